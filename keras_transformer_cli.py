@@ -1,4 +1,4 @@
-"""The program `keras-transformer`; beside the package, which imports Keras unless this module is there."""
+"""The `keras-transformer` program. It is outside the package so that `--help` does not import Keras."""
 
 import importlib
 import io
@@ -8,23 +8,23 @@ import sys
 
 import click
 
-# The first line of each verb's help, as `keras_transformer.cli` has it; a test compares.
+# The first line of each command's help; a test compares it with the command in `keras_transformer.cli`.
 VERBS = {
-    "import": "Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.",
-    "plan": "Print the memory of a training step: weights, gradients, optimizer and activations by layer.",
+    "import": "Convert a pretrained Hugging Face model (a local directory or a name on the Hub).",
+    "plan": "Estimate the memory of a training step, layer by layer.",
     "train": "Train a model, score it and export it.",
-    "translate": "Translate texts, one output on each line.",
-    "classify": "Give texts labels, one line for each text.",
-    "tag": "Tag the words of texts, one word and its tag on each line.",
-    "generate": "Continue prompts, one text on each line.",
+    "translate": "Translate texts.",
+    "classify": "Classify texts.",
+    "tag": "Tag each word of texts (token classification, such as named entities).",
+    "generate": "Generate text from prompts.",
     "evaluate": "Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.",
-    "export": "Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.",
-    "plot": "Draw attention maps, position encodings and masks; prints the paths of the pictures.",
+    "export": "Export a trained model for serving (SavedModel, CTranslate2, LiteRT or ONNX).",
+    "plot": "Draw attention maps, position encodings and masks as PNG pictures.",
 }
 
 
 class _LazyGroup(click.Group):
-    """Verbs that are imported when they are called."""
+    """Group of commands that are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -33,11 +33,11 @@ class _LazyGroup(click.Group):
         if sys.stdout is None:
             raise click.UsageError("Standard output must be open for the results. Received: a closed one.")
         if None in (sys.stdin, sys.stderr):
-            # Else the next file that is opened takes the place of a closed stream.
+            # Otherwise the next opened file would get the number of the closed stream.
             while os.open(os.devnull, os.O_RDWR) < 2:
                 pass
             sys.stdin, sys.stderr = sys.stdin or os.fdopen(0), sys.stderr or os.fdopen(2, "w")
-        # Ends a run as Ctrl-C does: nothing stays half written, and a line says how to go on.
+        # Handle SIGTERM like Ctrl-C: no file is left half written, and a message shows how to resume.
         usual = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             return super().invoke(ctx)
@@ -47,12 +47,12 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        # For the verb, which imports TensorFlow when its arguments are checked. It writes notices about the
-        # machine to standard error, some of them as errors, such as that it found no GPU.
+        # Hide TensorFlow's notices about the machine (such as that it found no GPU) on standard error. The
+        # command imports TensorFlow only after its arguments are checked.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        # By itself TensorFlow multiplies by oneDNN only with AVX-512; a step took up to a quarter longer.
+        # TensorFlow's default uses oneDNN only with AVX-512; without it a step took up to a quarter longer.
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-        name = {"import": "import_model"}.get(cmd_name, cmd_name)  # Python has that word
+        name = {"import": "import_model"}.get(cmd_name, cmd_name)  # a Python keyword
         module = importlib.import_module(f"keras_transformer.cli.{name}")
         command: click.Command = getattr(module, name)
         return command
@@ -65,11 +65,11 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Begin with: keras-transformer train",
+    epilog="Start with: keras-transformer train",
 )
 @click.version_option(package_name="keras-transformer")
 def main() -> None:
-    """Train a Transformer on pairs of texts, score it, serve it."""
-    # Not every encoding has all letters of an output.
+    """Train, evaluate, export and run Transformer models."""
+    # The terminal's encoding may lack characters of an output.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -1,3 +1,3 @@
-"""The command line, thin over the library: one verb, one file, which `keras_transformer_cli` imports."""
+"""Command line interface: one module per command, imported by `keras_transformer_cli`."""
 
 __all__ = ()

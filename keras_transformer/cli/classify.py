@@ -12,8 +12,8 @@ from keras_transformer.errors import InputError
 @click.command(cls=Verb)
 @click.argument("texts", nargs=-1)
 @model_options
-@click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
-@click.option("--scores", is_flag=True, help="Print the probability and a tab before each label.")
+@click.option("--input", "input_file", type=click.Path(), help="File with one text per line, plain or .gz.")
+@click.option("--scores", is_flag=True, help="Print the probability before each label, separated by a tab.")
 def classify(
     texts: tuple[str, ...],
     model: str | None,
@@ -23,10 +23,10 @@ def classify(
     input_file: str | None,
     scores: bool,
 ) -> None:
-    """Give texts labels, one line for each text.
+    """Classify texts.
 
-    The texts are the arguments, the lines of --input, or the lines of standard input. Where a text
-    may have several labels, they have | between them. An empty line has an empty label.
+    Give the texts as arguments, with --input, or on standard input (one text per line). The output is
+    one line per text. Several labels of a text are joined by |; an empty text has no label.
 
     \b
       keras-transformer classify --model runs/reviews "a waste of time"

@@ -22,22 +22,33 @@ if TYPE_CHECKING:
 
 @click.command(cls=Verb)
 @model_options
-@click.option("--pairs", help="As for train: dates, tfds:NAME, a file, a directory.")
-@click.option("--split", default="test", show_default=True, help="Split of dates or of a TFDS dataset.")
-@click.option("--source", type=click.Path(), help="File with a source text on each line, plain or .gz.")
-@click.option("--target", type=click.Path(), help="File with the translation of each line of --source.")
-@click.option("--frames", type=click.Path(), help="As for train: a directory or file of frames.")
-@click.option("--targets", type=click.Path(), help="Targets of --frames, unless they are in its file.")
-@click.option("--texts", multiple=True, help="Of a model that continues texts: its texts, as for train.")
-@click.option("--packed", is_flag=True, help="Read --texts one after the other, in pieces.")
+@click.option(
+    "--pairs",
+    help="Test pairs, labelled or tagged texts, as for train: dates, tfds:NAME, a file or a directory.",
+)
+@click.option("--split", default="test", show_default=True, help="Split of dates or of the TFDS dataset.")
+@click.option("--source", type=click.Path(), help="File with one source text per line, plain or .gz.")
+@click.option(
+    "--target", type=click.Path(), help="File with the reference translation of each line of --source."
+)
+@click.option("--frames", type=click.Path(), help="Directory or file of frames, as for train.")
+@click.option(
+    "--targets", type=click.Path(), help="Targets of --frames. Defaults to the targets inside its file."
+)
+@click.option("--texts", multiple=True, help="Texts for a text generation model, as for train.")
+@click.option(
+    "--packed", is_flag=True, help="Concatenate --texts and score them in pieces, as train --packed does."
+)
 @click.option(
     "--bleu-tokenize",
     type=click.Choice(["13a", "none", "intl", "char"]),
-    help="Tokenization of sacreBLEU; none for text that is tokenized already.  [13a]",
+    help="Tokenization of sacreBLEU. Use none for texts that are already tokenized.  [13a]",
 )
 @search_options
-@click.option("--multi-label", is_flag=True, help="Of a classifier: texts have any number of labels.")
-@click.option("--unique", is_flag=True, help="Count a source once; any of its targets, or columns, is right.")
+@click.option("--multi-label", is_flag=True, help="Classifiers only: texts may have any number of labels.")
+@click.option(
+    "--unique", is_flag=True, help="Score each distinct source once, against all of its references."
+)
 def evaluate(
     model: str | None,
     saved_model: str | None,
@@ -59,11 +70,13 @@ def evaluate(
 ) -> None:
     """Score a model: BLEU, chrF, exact match and error rates, F1, or perplexity.
 
+    Give one kind of test data: --pairs, --source and --target, --frames, or --texts.
+
     \b
       keras-transformer evaluate --model runs/dates --pairs dates
-      keras-transformer evaluate --saved-model saved_models/de_en --source test.de --target test.en
+      keras-transformer evaluate --saved-model saved_models/en_de --source test.en --target test.de
       keras-transformer evaluate --model runs/reviews --pairs test.csv
-      keras-transformer evaluate --model runs/de_en --length-penalty 1.5 --source val.de --target val.en
+      keras-transformer evaluate --model runs/en_de --length-penalty 1.5 --source val.en --target val.de
       keras-transformer evaluate --model runs/tales --texts test.txt
     """
     origins = {"pairs": pairs, "source": source, "frames": frames, "texts": [*texts] or None}
@@ -83,7 +96,7 @@ def evaluate(
     kind = _scoring(
         choice, model_kind(choice), {name: value for name, value in options.items() if value is not None}
     )
-    # Before the model, which takes seconds to load: a wrong path is told at once.
+    # Read the data before the model, which takes seconds to load, so that a wrong path fails at once.
     examples = kind.read_from(kind.origin(""), split, unique=unique)
     task = open_model(choice, Task, trust=trust, reads="text" if frames is None else "features")
     change_search(task, beam_size, length_penalty)
@@ -92,7 +105,7 @@ def evaluate(
 
 
 def _scoring(choice: ModelChoice, model_class: type["Task"], options: dict[str, Any]) -> "RunKind":
-    """Return what scores such a model and has such options; raise InputError if there is none."""
+    """Return the run kind that scores this model with these options; raise InputError if none does."""
     from keras_transformer.runs import RunConfig, RunKind
 
     kinds = [kind for kind in RunKind.kinds.values() if issubclass(model_class, kind.scored_class)]

@@ -7,27 +7,32 @@ from keras_transformer.cli.terminal import Verb, _show, loading
 from keras_transformer.errors import InputError
 from keras_transformer.types import FIXED_OPTIMIZATIONS, OPTIMIZATIONS
 
-_LENGTH = click.IntRange(min=2)  # with the end token
-# Single files, in which every size is fixed.
+_LENGTH = click.IntRange(min=2)  # includes the end token
+# Formats of a single file in which all sizes are fixed.
 _FIXED = ("litert", "onnx")
 
 
 @click.command(cls=Verb)
 @click.argument("model", type=click.Path())
 @click.argument("directory", type=click.Path())
-@click.option("--example", "examples", multiple=True, help="A real source, for the check and the warm-up.")
+@click.option(
+    "--example",
+    "examples",
+    multiple=True,
+    help="A realistic source text for the check and the warm-up. May be repeated.",
+)
 @click.option(
     "--optimize",
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16: weights of half the size. xla: a search compiled for lengths 16, 32, 64 and so on. int8, "
-    "for litert and onnx: a file of a third of the size.",
+    help="bfloat16 halves the size of the weights. xla compiles the search for lengths 16, 32, 64 and so on. "
+    "int8, for litert and onnx, makes the file a third of the size.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
-    help="Of saved_model, for processors alone: faster, with so many threads for the sources of a request.",
+    help="saved_model on CPU only: split the sources of each request across this many threads.",
 )
 @click.option(
     "--format",
@@ -35,11 +40,19 @@ _FIXED = ("litert", "onnx")
     type=click.Choice(["saved_model", "ctranslate2", *_FIXED]),
     default="saved_model",
     show_default=True,
-    help="What to write. ctranslate2 needs the extra interop, and a DIRECTORY that is not there yet; "
-    "litert and onnx write one file, greedy decoding of token ids; onnx needs the extra onnx.",
+    help="Format to write. ctranslate2 needs the extra `interop` and a new DIRECTORY. litert and onnx write "
+    "one file that decodes token ids greedily; onnx needs the extra `onnx`.",
 )
-@click.option("--source-length", type=_LENGTH, help="Of litert and onnx: tokens of a source; else its limit.")
-@click.option("--max-length", type=_LENGTH, help="Of litert and onnx: tokens of an output; else its limit.")
+@click.option(
+    "--source-length",
+    type=_LENGTH,
+    help="litert and onnx only: source length in tokens. Defaults to the model's limit.",
+)
+@click.option(
+    "--max-length",
+    type=_LENGTH,
+    help="litert and onnx only: output length in tokens. Defaults to the model's limit.",
+)
 def export(
     model: str,
     directory: str,
@@ -50,12 +63,14 @@ def export(
     source_length: int | None,
     max_length: int | None,
 ) -> None:
-    """Write MODEL, a directory of train, as the next version of the SavedModel in DIRECTORY.
+    """Export a trained model for serving (SavedModel, CTranslate2, LiteRT or ONNX).
 
-    The export is loaded in a process that has neither Keras nor this package, and must answer
-    as the model does, before it gets its version number. Some examples are compared too, and a
-    server warms up with them: without --example, the first that train tested MODEL on. For litert
-    and onnx DIRECTORY is the file.
+    MODEL is a directory written by train. A SavedModel is written as the next numbered version in
+    DIRECTORY; for litert and onnx DIRECTORY is the output file.
+
+    Before a SavedModel gets its version number, it is loaded in a separate process without Keras and this
+    package, and must return the same outputs as the model. The --example texts are checked, too, and the
+    server warms up with them. They default to the first test examples of the run.
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"
@@ -81,6 +96,7 @@ def export(
     if examples and task.source.name != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(path)
+    click.echo(f"exporting as {file_format}", err=True)
     if file_format == "saved_model":
         written = exports.export_saved_model(task, directory, examples, optimize, threads)
     elif not isinstance(task, Translator):

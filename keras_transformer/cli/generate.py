@@ -18,15 +18,23 @@ if TYPE_CHECKING:
 @click.argument("prompts", nargs=-1)
 @model_options
 @click.option(
-    "--temperature", type=click.FloatRange(min=0), help="Below 1 for likelier tokens; 0: likeliest."
+    "--temperature",
+    type=click.FloatRange(min=0),
+    help="Sampling temperature. Higher values give more variety; 0 always takes the most likely token.",
 )
-@click.option("--top-k", type=click.IntRange(min=1), help="Only so many of the most likely tokens.")
-@click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Only the fewest tokens so likely.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Of the samples. Other seeds, other texts.")
-@click.option("--num-samples", type=click.IntRange(min=1), help="Continuations of each prompt, best first.")
-@click.option("--max-length", type=click.IntRange(min=2), help="Longest text in tokens, its prompt included.")
-@click.option("--input", "input_file", type=click.Path(), help="File with a prompt on each line.")
-@click.option("--scores", is_flag=True, help="Print the score and a tab before each text.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from this many most likely tokens.")
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Sample only from the smallest set of tokens whose cumulative probability reaches this value.",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Random seed of the samples.")
+@click.option("--num-samples", type=click.IntRange(min=1), help="Number of texts per prompt, best first.")
+@click.option(
+    "--max-length", type=click.IntRange(min=2), help="Maximum text length in tokens, with the prompt."
+)
+@click.option("--input", "input_file", type=click.Path(), help="File with one prompt per line.")
+@click.option("--scores", is_flag=True, help="Print the score before each text, separated by a tab.")
 def generate(
     prompts: tuple[str, ...],
     model: str | None,
@@ -42,11 +50,12 @@ def generate(
     input_file: str | None,
     scores: bool,
 ) -> None:
-    """Continue prompts, one text on each line.
+    """Generate text from prompts.
 
-    The prompts are the arguments, the lines of --input, or the lines of standard input; an empty one asks for
-    a text from its beginning. A text begins with its prompt. An export takes --seed, --max-length and as many
-    --num-samples as it was exported with.
+    Give the prompts as arguments, with --input, or on standard input (one prompt per line); an empty prompt
+    starts a new text. The output is one line per text, which begins with its prompt. The sampling options
+    default to those of the model. An export accepts only --seed, --max-length and up to as many --num-samples
+    as it was exported with.
 
     \b
       keras-transformer generate --model runs/tales "once upon a time"
@@ -81,23 +90,23 @@ def generate(
                 progress=progress,
             )
         else:
-            _change(task, changes, seed, num_samples, max_length)
+            _change_sampling(task, changes, seed, num_samples, max_length)
             outputs = task.n_best(lines, num_samples or 1, batch_size=batch_size, progress=progress)
     for hypotheses in outputs:
         for output in hypotheses:
             columns = [f"{output.score:.4f}"] if scores else []
-            # A text is one line, whatever it holds.
+            # Print a text with line breaks on one line, too.
             _show("\t".join([*columns, " ".join(output.text.splitlines())]))
 
 
-def _change(
+def _change_sampling(
     task: "TextTask",
     sampling: dict[str, float],
     seed: int | None,
     num_samples: int | None,
     max_length: int | None,
 ) -> None:
-    """Give a model other samples and another limit; raise InputError if it continues no texts."""
+    """Change sampling and maximum length of the model; raise InputError if it does not generate text."""
     from keras_transformer.decoding import GreedySearch, SampleSearch
     from keras_transformer.tasks import TextGenerator
 

@@ -11,13 +11,15 @@ from keras_transformer.errors import InputError
 @click.command("import", cls=Verb)
 @click.argument("source")
 @click.argument("directory", type=click.Path())
-@click.option("--source-language", help="Of a model of many languages, as it names it: de, de_DE, deu_Latn.")
-@click.option("--target-language", help="Likewise, of the output.")
-@click.option("--revision", help="Branch, tag or commit on the hub. Defaults to the main branch.")
+@click.option(
+    "--source-language", help="Source language of a multilingual model, by its own code: de, de_DE, deu_Latn."
+)
+@click.option("--target-language", help="Target language, by the same kind of code.")
+@click.option("--revision", help="Branch, tag or commit on the Hub. Defaults to the main branch.")
 @click.option(
     "--beam-size",
     type=click.IntRange(1, 1000),
-    help="Number of hypotheses of the search. Defaults to the search of the model's generation_config.json.",
+    help="Beam size. Defaults to the search settings in the model's generation_config.json.",
 )
 def import_model(
     source: str,
@@ -27,12 +29,14 @@ def import_model(
     revision: str | None,
     beam_size: int | None,
 ) -> None:
-    """Make DIRECTORY of a pretrained model: a directory of Hugging Face, or a name on its hub.
+    """Convert a pretrained Hugging Face model (a local directory or a name on the Hub).
 
-    Marian (OPUS-MT), BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5. All other commands
-    read DIRECTORY: translate and evaluate with --model, train with --initial-model, export, plot. Whisper,
-    which reads audio, and classifiers and taggers of BERT, DistilBERT and RoBERTa are supported only by
-    export and in Python. To download a model needs the extra hugging_face.
+    SOURCE is the pretrained model, DIRECTORY the new directory to write. Supported: Marian (OPUS-MT), BART,
+    mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5 and ByT5.
+
+    All other commands read DIRECTORY: translate and evaluate with --model, train with --initial-model,
+    export, plot. Whisper (audio input) and BERT, DistilBERT and RoBERTa classifiers and taggers are supported
+    only by export and the Python API. Downloads need the extra `hugging_face`.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en
@@ -41,7 +45,7 @@ def import_model(
         --source-language deu_Latn --target-language eng_Latn
     """
     path = Path(directory)
-    # A run's weights belong to its configuration and checkpoints.
+    # Writing into a run would separate its weights from its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InputError(f"Cannot write {directory}: it is there already.")
     with loading(source):

@@ -1,4 +1,4 @@
-"""The model that a verb asks, loaded: what needs TensorFlow."""
+"""Load the model that a command uses; needs TensorFlow."""
 
 import dataclasses
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ _Task = TypeVar("_Task", bound=Task)
 def open_model(
     choice: ModelChoice, answers: type[_Task], *, trust: bool = False, reads: str = "text"
 ) -> _Task:
-    """Load a model; raise InputError if it does not read and answer what is wanted."""
+    """Load a model; raise InputError if its task or its kind of input does not fit the command."""
     kind: Any = model_kind(choice)
     if not issubclass(kind, answers):
         from keras_transformer.runs import RunKind
@@ -34,12 +34,12 @@ def open_model(
 
 
 def model_kind(choice: ModelChoice) -> type[Task]:
-    """Return the class of a model, which is not loaded."""
+    """Return the task class of a model without loading it."""
     return served_kind(choice.path) if choice.is_export else saved_kind(choice.path)
 
 
 def change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:
-    """Give a trained model another beam or length penalty; an export was refused by `check_search`."""
+    """Set another beam size or length penalty; `check_search` has already refused exports."""
     if not isinstance(translator, SearchTask) or (beam_size is None and length_penalty is None):
         return
     search = translator.search
@@ -48,7 +48,7 @@ def change_search(translator: Task, beam_size: int | None, length_penalty: float
     if length_penalty is not None:
         search = dataclasses.replace(search, length_penalty=length_penalty)
     shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}
-    # One hypothesis is greedy search, which costs less.
+    # A beam of one hypothesis is greedy search, which is cheaper.
     if beam_size == 1:
         search = GreedySearch(**shared)
     elif beam_size is not None:

@@ -1,4 +1,4 @@
-"""Flags that choose a model, a search and a file, and the checks that need no TensorFlow."""
+"""Shared options for models, searches and files, and checks that need no TensorFlow."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,34 +13,38 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
 class ModelChoice(NamedTuple):
-    """A directory that is there, and what wrote it."""
+    """An existing model directory, and whether it is an export."""
 
     path: Path
     is_export: bool
 
 
 def model_options(command: _Command) -> _Command:
-    """Add the flags that choose a model, for `choose_model`, and the number of texts at a time."""
+    """Add `--batch-size` and the options of `model_flags`."""
     return model_flags(
         click.option(
-            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Texts at a time."
+            "--batch-size",
+            type=click.IntRange(min=1),
+            default=64,
+            show_default=True,
+            help="Number of texts per batch.",
         )(command)
     )
 
 
 def model_flags(command: _Command) -> _Command:
-    """Add the flags that choose a model, for `choose_model`."""
-    # The last comes first, since click shows what is added last at the top.
-    text = "Load an export with operations of others: a program that may read and write your files."
+    """Add `--model`, `--saved-model` and `--trust`, which `choose_model` reads."""
+    # In reverse order: click shows the last added option first.
+    text = "Load an export with unknown operations, which could read and write your files."
     command = click.option("--trust", is_flag=True, help=text)(command)
-    text = "Export, or one version of it. Without --model: the only one in saved_models."
+    text = "Directory of an export, or of one of its versions. Defaults to the only export in saved_models."
     command = click.option("--saved-model", type=click.Path(), help=text)(command)
-    text = "Directory that train wrote, such as runs/dates."
+    text = "Directory written by train, such as runs/dates."
     return click.option("--model", type=click.Path(), help=text)(command)
 
 
 def choose_model(model: str | None, saved_model: str | None) -> ModelChoice:
-    """Return the model or the export that is named, else the only one in saved_models; raise InputError."""
+    """Return the given model or export, else the only export in `saved_models`."""
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if saved_model is not None:
@@ -63,7 +67,7 @@ def _directory(name: str, kind: str) -> Path:
 
 
 def check_files(*names: str | None) -> None:
-    """Raise InputError for a file that is not there, before what reads files and patterns is imported."""
+    """Raise InputError for missing files, before TensorFlow is imported. Patterns are not checked."""
     for path in (as_path(name) for name in names if name is not None):
         if not set("*?[").intersection(path.name):
             with errors_named("read", path):
@@ -71,15 +75,15 @@ def check_files(*names: str | None) -> None:
 
 
 def search_options(command: _Command) -> _Command:
-    """Add the flags that change the search of a trained model, for `change_search`."""
-    text = "Another exponent of the length than the model's, to choose one on validation pairs."
+    """Add `--beam-size` and `--length-penalty`, which `change_search` reads."""
+    text = "Exponent of the length by which scores are divided. Defaults to the model's."
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
-    text = "Another number of hypotheses than the model's; 1 is greedy."
+    text = "Beam size; 1 is greedy search. Defaults to the model's."
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
 
 
 def check_search(choice: ModelChoice, beam_size: int | None, length_penalty: float | None) -> None:
-    """Raise InputError if an export is given another search."""
+    """Raise InputError if search options are given for an export."""
     if choice.is_export and (beam_size is not None or length_penalty is not None):
         received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
         raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")

@@ -17,19 +17,23 @@ if TYPE_CHECKING:
 _Value: TypeAlias = str | int | float | bool
 _SIZE = click.IntRange(min=1)
 _TASKS = ("translate", "generate")
-# The fields that decide on the bytes: those of the model, but for what only other tasks have, and some more.
+# The fields that change the memory: those of the model that both tasks have, and some others.
 _NAMES = {name for name, field in run_fields().items() if field["section"] == "model"}
 _NAMES -= {"initial_model", "pooling"}
 _NAMES |= {"task", "shared", "precision", "r_drop", "ema_momentum", "gradient_accumulation_steps"}
 
 
 @click.command(cls=RunVerb)
-@click.option("--model", type=click.Path(), help="Directory that train wrote, in place of all sizes.")
-@click.option("--config", type=click.Path(), help="TOML file of train; flags win over it.")
-@click.option("--vocabulary-size", type=_SIZE, default=8000, show_default=True, help="Tokens of a side.")
-@click.option("--batch-size", type=_SIZE, default=64, show_default=True, help="Rows of a batch.")
-@click.option("--source-length", type=_SIZE, default=64, show_default=True, help="Tokens of a source.")
-@click.option("--target-length", type=_SIZE, default=64, show_default=True, help="Tokens of a target.")
+@click.option(
+    "--model", type=click.Path(), help="Trained model, such as runs/en_de, instead of size options."
+)
+@click.option("--config", type=click.Path(), help="TOML file of a run. Flags override its values.")
+@click.option(
+    "--vocabulary-size", type=_SIZE, default=8000, show_default=True, help="Size of each vocabulary."
+)
+@click.option("--batch-size", type=_SIZE, default=64, show_default=True, help="Batch size.")
+@click.option("--source-length", type=_SIZE, default=64, show_default=True, help="Source length in tokens.")
+@click.option("--target-length", type=_SIZE, default=64, show_default=True, help="Target length in tokens.")
 @functools.partial(run_options, names=_NAMES)
 def plan(
     model: str | None,
@@ -40,15 +44,16 @@ def plan(
     target_length: int,
     **flags: _Value | None,
 ) -> None:
-    """Print the memory of a training step: weights, gradients, optimizer and activations by layer.
+    """Estimate the memory of a training step, layer by layer.
 
-    Nothing is computed and no weight is made, so a model may be larger than this machine.
+    Prints the bytes of weights, gradients, optimizer state and activations. Nothing is computed or
+    allocated, so the model may be larger than this machine.
 
     \b
       keras-transformer plan --preset big --vocabulary-size 32000 --batch-size 128
       keras-transformer plan --preset base --precision mixed_bfloat16 --source-length 512
       keras-transformer plan --task generate --preset big --target-length 1024
-      keras-transformer plan --model runs/de_en --batch-size 256
+      keras-transformer plan --model runs/en_de --batch-size 256
     """
     given = {name: value for name, value in flags.items() if value is not None}
     if model is not None and (given or config is not None):
@@ -68,7 +73,7 @@ def plan(
 
 
 def _new_model(config: str | None, given: dict[str, _Value], vocabulary_size: int) -> "keras.Model":
-    """Make the model that a run would train, without values, and compile it."""
+    """Build and compile the model that a run would train, from shapes only."""
     import keras
 
     from keras_transformer.models import shapes_only
@@ -78,7 +83,7 @@ def _new_model(config: str | None, given: dict[str, _Value], vocabulary_size: in
     kind = Run(run.override(**given)).kind
     if kind.config.task not in _TASKS:
         raise InputError(f"`task` must be one of {', '.join(_TASKS)}. Received: task={kind.config.task!r}.")
-    # In place of the tokenizers, which are not trained yet, what a model is told of them.
+    # Stand-in for the tokenizers, which are not trained yet: all that a model needs of them.
     reader = SimpleNamespace(vocabulary_size=vocabulary_size, kind="subword", fingerprint=lambda: "")
     readers = (reader,) * len(kind.task_class.tokenizer_names)
     with shapes_only():

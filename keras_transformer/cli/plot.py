@@ -10,14 +10,16 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
-# A picture has no room for more, and a mask grows with the square.
+# Larger pictures are not readable, and a mask grows with the square of its length.
 _SIZE = click.IntRange(1, 4096)
 _MASK_LENGTH = click.IntRange(1, 512)
 
 
 @click.group()
 def plot() -> None:
-    """Draw attention maps, position encodings and masks; prints the paths of the pictures.
+    """Draw attention maps, position encodings and masks as PNG pictures.
+
+    Prints the paths of the pictures.
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
@@ -34,9 +36,9 @@ def plot() -> None:
     "--output", type=click.Path(), default="attention", show_default=True, help="Directory of the pictures."
 )
 def attention(text: str, model: str | None, saved_model: str | None, trust: bool, output: str) -> None:
-    """Draw every attention map of the best answer to TEXT, each layer as a PNG with all heads.
+    """Draw the attention maps of the best output for TEXT: one PNG per layer, with all heads.
 
-    An export gives one map alone: the mean of the heads of the last decoder layer.
+    An export has only one map: the last decoder layer, averaged over its heads.
 
     \b
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
@@ -72,11 +74,13 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
 
 
 @plot.command(cls=Verb)
-@click.option("--hidden-dim", type=_SIZE, default=64, show_default=True, help="Width of the model.")
-@click.option("--length", type=_SIZE, default=50, show_default=True, help="Positions.")
-@click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="The picture.")
+@click.option(
+    "--hidden-dim", type=_SIZE, default=64, show_default=True, help="Width of the model (hidden_dim)."
+)
+@click.option("--length", type=_SIZE, default=50, show_default=True, help="Number of positions.")
+@click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="PNG to write.")
 def positions(hidden_dim: int, length: int, output: str) -> None:
-    """Draw the sinusoidal position encoding as a map, its columns as curves, and the similarity of positions.
+    """Draw the sinusoidal position encoding: as a heat map, as curves, and the similarity of positions.
 
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png
@@ -90,11 +94,17 @@ def positions(hidden_dim: int, length: int, output: str) -> None:
 
 
 @plot.command(cls=Verb)
-@click.option("--length", type=_MASK_LENGTH, default=6, show_default=True, help="Tokens of the sequence.")
-@click.option("--padding", type=click.IntRange(0), default=0, show_default=True, help="Of these are padding.")
-@click.option("--output", type=click.Path(), default="mask.png", show_default=True, help="The picture.")
+@click.option("--length", type=_MASK_LENGTH, default=6, show_default=True, help="Sequence length in tokens.")
+@click.option(
+    "--padding",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Number of padding tokens at the end.",
+)
+@click.option("--output", type=click.Path(), default="mask.png", show_default=True, help="PNG to write.")
 def mask(length: int, padding: int, output: str) -> None:
-    """Draw the mask of the decoder's self-attention: causal, and no key that is padding.
+    """Draw the self-attention mask of the decoder: causal mask and padding mask combined.
 
     \b
       keras-transformer plot mask --length 6 --output mask.png

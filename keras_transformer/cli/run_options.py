@@ -1,8 +1,8 @@
-"""Flags of a run, made from the fields of its configuration.
+"""Command line options made from the fields of a run's configuration.
 
-The configuration needs Keras and TensorFlow. `run_options.json` holds what the flags need to know of each
-field, so that `train --help` and a wrong flag need neither. After a change of a field, write it again:
-`python -m keras_transformer.cli.run_options`. A test compares.
+The configuration needs Keras and TensorFlow, which are slow to import. So that `train --help` and mistakes
+in options need neither, `run_options.json` has the section, type and help of each field. After you change a
+field, regenerate the file: `python -m keras_transformer.cli.run_options`. A test compares them.
 """
 
 import json
@@ -20,11 +20,15 @@ _Command = TypeVar("_Command", bound=Callable[..., object])
 _FILE = Path(__file__).with_name("run_options.json")
 _TYPES: dict[str, type] = {each.__name__: each for each in (bool, float, int, str)}
 
-# What a beginner needs of the fields; the others follow under the tables of the TOML file.
-_FIRST = ("task", "pairs", "source", "target", "name", "preset", "epochs")
+# The options that a beginner needs, in the order of the help. The rest is grouped by the TOML tables.
+_MOST_USED = (
+    *("source", "target", "pairs", "name", "task"),
+    *("preset", "epochs", "size", "resume", "config"),
+)
+_LEAST_USED = ("overwrite", "export", "help")
 _SECTIONS = ("data", "vocabulary", "model", "training", "decoding", "")
 
-# What turns a switch off, where it has a name: --no-... is the other one.
+# Names of the flags that turn a switch off. All others are called --no-...
 _OPPOSITES = {
     "shared": "separate",
     "lowercase": "keep-case",
@@ -35,17 +39,20 @@ _OPPOSITES = {
 
 
 class RunVerb(Verb):
-    """A command with fields of a run, whose help groups them."""
+    """Command with the fields of a run, whose help groups its options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         fields = run_fields()
-        titles = ("Begin with", *map(_title, _SECTIONS))
+        titles = ("Most used", *map(_title, _SECTIONS))
         groups: dict[str, list[tuple[str, str]]] = {title: [] for title in titles}
-        for parameter in self.get_params(ctx):
-            field = fields.get(parameter.name or "")
-            # A flag of the command alone may have the name of a field.
-            if field is None or getattr(parameter, "help", None) != field["help"] or parameter.name in _FIRST:
-                title = "Begin with"
+        for parameter in sorted(self.get_params(ctx), key=_rank):
+            name = _name(parameter)
+            field = fields.get(name)
+            if name in _LEAST_USED:
+                title = _title("")
+            # An option of the command itself may have the name of a field, but has another help.
+            elif field is None or name in _MOST_USED or getattr(parameter, "help", None) != field["help"]:
+                title = "Most used"
             else:
                 title = _title(field["section"])
             if record := parameter.get_help_record(ctx):
@@ -56,19 +63,29 @@ class RunVerb(Verb):
                     formatter.write_dl(records)
 
 
+def _name(parameter: click.Parameter) -> str:
+    # From the flag: `parameter.name` of --help depends on the version of click.
+    return parameter.opts[-1].lstrip("-").replace("-", "_")
+
+
+def _rank(parameter: click.Parameter) -> int:
+    name = _name(parameter)
+    return _MOST_USED.index(name) if name in _MOST_USED else len(_MOST_USED)
+
+
 def _title(section: str) -> str:
-    return f"Table [{section}] of the TOML file" if section else "Directories"
+    return f"Table [{section}] of the TOML file" if section else "Other options"
 
 
 def run_fields() -> dict[str, dict[str, Any]]:
-    """Return the `section`, the `type`, the `help` of each field, and whether it takes `multiple` values."""
+    """Return for each field its `section`, `type`, `help`, and whether it takes `multiple` values."""
     fields: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
     return fields
 
 
 def run_options(command: _Command, names: Container[str] | None = None) -> _Command:
-    """Add a flag for each field of a run, or for those of some names, which is None where it is not given."""
-    # Reversed, since click puts what is added last at the top of the help.
+    """Add an option for each field, or only for those in `names`. An option not given is None."""
+    # In reverse order: click shows the last added option first.
     for name, field in reversed(run_fields().items()):
         if names is not None and name not in names:
             continue
@@ -88,18 +105,18 @@ def run_options(command: _Command, names: Container[str] | None = None) -> _Comm
 
 
 def _one_or_several(_: click.Context, _flag: click.Parameter, values: tuple[str, ...]) -> object:
-    # As the configuration has them: a name, a list of names, or None where the flag is not given.
+    # As in the configuration: one value, a list of values, or None if the option is not given.
     return list(values) if len(values) > 1 else next(iter(values), None)
 
 
 def described_fields() -> dict[str, dict[str, object]]:
-    """Return what the flags need to know of each field: the content of the file."""
+    """Build the content of `run_options.json` from the configuration."""
     from keras_transformer.runs import RunConfig
 
     fields: dict[str, dict[str, object]] = {}
     for name, option in RunConfig.options().items():
         kind = _kind(option.annotation)
-        # A default in the text alone: a flag that is not given is None, so that it overrides no file.
+        # Only the help shows the default: an option not given stays None, so that it overrides no file.
         has_default = option.default is not None and kind != "bool"
         text = f"{option.text}  [{option.default}]" if has_default else option.text
         fields[name] = {
@@ -116,12 +133,11 @@ def _takes_several(annotation: object) -> bool:
 
 
 def _kind(annotation: object) -> str | list[str]:
-    """Return the name of a type, or the choices of the flag."""
+    """Return the name of a type, or the choices of the option."""
     origin = get_origin(annotation)
     if origin is Literal:
         return [str(choice) for choice in get_args(annotation)]
-    # A union is one of the choices of several tasks, or one with None, which comes last; ranges are checked
-    # with the rest of the configuration.
+    # A union joins the choices of several tasks, or a type and None. The configuration checks ranges.
     if origin in (Annotated, Union, types.UnionType):
         kinds = [_kind(each) for each in get_args(annotation)]
         choices = [choice for kind in kinds if isinstance(kind, list) for choice in kind]

@@ -12,8 +12,10 @@ from keras_transformer.errors import InputError
 @click.command(cls=Verb)
 @click.argument("texts", nargs=-1)
 @model_options
-@click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
-@click.option("--spans", is_flag=True, help="Print spans: the number of the text, label, characters.")
+@click.option("--input", "input_file", type=click.Path(), help="File with one text per line, plain or .gz.")
+@click.option(
+    "--spans", is_flag=True, help="Print labelled spans instead: text number, label, start, end, text."
+)
 def tag(
     texts: tuple[str, ...],
     model: str | None,
@@ -23,10 +25,10 @@ def tag(
     input_file: str | None,
     spans: bool,
 ) -> None:
-    """Tag the words of texts, one word and its tag on each line.
+    """Tag each word of texts (token classification, such as named entities).
 
-    The texts are the arguments, the lines of --input, or the lines of standard input. A tab stands between a
-    word and its tag, an empty line between texts, as in CoNLL files.
+    Give the texts as arguments, with --input, or on standard input (one text per line). The output is
+    in CoNLL format: a word, a tab and its tag per line, and an empty line between texts.
 
     \b
       keras-transformer tag --model runs/names "Anna lives in New York."

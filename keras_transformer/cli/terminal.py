@@ -1,4 +1,4 @@
-"""What a terminal shows: bars and talk on standard error, and a user's mistake as one line."""
+"""Terminal output: results on standard output, messages and progress bars on standard error."""
 
 import contextlib
 import gc
@@ -18,41 +18,41 @@ from click.termui import progressbar
 from keras_transformer.errors import ExportError, InputError
 
 _PACKAGE = __package__.partition(".")[0]
-# What a terminal obeys: control characters may hide or colour a text, or type one.
 _NO_MEMORY = re.compile(
     r"RESOURCE_EXHAUSTED|OOM when|out of memory|cannot allocate memory|bad_alloc|failed to allocate",
     re.IGNORECASE,
 )
-# As `keras_transformer_cli` sets `TF_CPP_MIN_LOG_LEVEL`, unless it is set.
+# The `TF_CPP_MIN_LOG_LEVEL` that `keras_transformer_cli` sets unless the user has set one.
 _QUIET = "3"
 _NOTICE = re.compile(r"^(I\d{4} |WARNING: All log messages before absl::InitializeLog).*\n", re.MULTILINE)
+# Control characters could hide or color text in a terminal, or type into it.
 _ESCAPED = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 class Verb(click.Command):
-    """A command that ends with status 2 for a user's mistake, and with 1 for an export that is not right."""
+    """Command that reports a user's mistake in one line (status 2), and a wrong export with status 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            with _talk():
+            with _package_messages():
                 return super().invoke(ctx)
         except (InputError, ExportError) as error:
             _fail(str(error), status=2 if isinstance(error, InputError) else 1)
         except BrokenPipeError:
-            raise  # `| head` has read enough; click ends without a word
+            raise  # `| head` has read enough; click ends silently
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
             _fail(f"{where}{error.strerror or error}")
         except (ValueError, TypeError) as error:
             *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-            # A check of ours is of what a user gave; others are faults of ours.
+            # Our checks of user input say "Received: ". Any other error is a bug and keeps its traceback.
             if "Received: " not in str(error) or not frame.f_globals["__name__"].startswith(_PACKAGE):
                 raise
             _fail(str(error))
         except MemoryError as error:
             _fail(f"There must be enough memory. {error}")
         except Exception as error:
-            # Backends have errors of their own for it, with pages about their allocators.
+            # Each backend has its own out-of-memory errors, with long texts about its allocator.
             if (reason := _lack_of_memory(error)) is None:
                 raise
             _fail(
@@ -65,7 +65,7 @@ class Verb(click.Command):
 
 
 def _lack_of_memory(error: BaseException | None) -> str | None:
-    """Return what an error, or one that caused it, says of memory that could not be had; else None."""
+    """Return the line about lack of memory in an error or its causes, else None."""
     while error is not None:
         for line in str(error).splitlines():
             if _NO_MEMORY.search(line):
@@ -80,28 +80,28 @@ def _fail(message: str, status: int = 2) -> None:
 
 
 def _show(text: str) -> None:
-    """Print a result; a terminal does not obey the control characters in it."""
+    """Print a result, with control characters escaped in a terminal."""
     try:
         click.echo(text.translate(_ESCAPED) if sys.stdout.isatty() else text)
     except OSError as error:
         error.filename = "standard output"
-        sys.stdout = io.StringIO()  # else Python writes it again as it ends, which makes the status 120
+        sys.stdout = io.StringIO()  # otherwise Python writes again at exit and ends with status 120
         raise
 
 
-class _Talk(logging.Handler):
-    # Not a `StreamHandler`, which keeps the standard error of when it was made; a test replaces it.
+class _MessageHandler(logging.Handler):
+    # Not a `StreamHandler`, which keeps the standard error of its construction; tests replace it.
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(record.getMessage().translate(_ESCAPED), err=True)
 
 
 @contextlib.contextmanager
-def _talk() -> Iterator[None]:
-    """Show what the package logs and warns of, in lines."""
-    logger, handler = logging.getLogger(_PACKAGE), _Talk()
+def _package_messages() -> Iterator[None]:
+    """Show the log messages and warnings of this package as plain lines."""
+    logger, handler = logging.getLogger(_PACKAGE), _MessageHandler()
     level, usual = logger.level, warnings.formatwarning
 
-    # Without the line of code that warns, which says nothing to who gave a file or a flag.
+    # Leave out the line of code, which does not help the user of a command.
     def formatted(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
@@ -122,14 +122,14 @@ def _talk() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading(*names: object) -> Iterator[None]:
-    """Say that TensorFlow is loaded, and the names; import it, for which the block is there, quietly."""
+    """Announce that TensorFlow and the given names are loaded, and hide notices while the block imports."""
     if "tensorflow" in sys.modules:
         yield
         return
     click.echo(f"loading {' and '.join(['TensorFlow', *map(str, names)])}".translate(_ESCAPED), err=True)
     with _without_notices():
-        # Modules stay as long as the process. Python's garbage collector would read the objects of 4,000
-        # modules again and again, and once more at the end: a third of the time of `import tensorflow`.
+        # Garbage collection would scan the objects of 4,000 modules, which are never freed, again and
+        # again: a third of the time of `import tensorflow`.
         gc.disable()
         try:
             yield
@@ -140,9 +140,9 @@ def loading(*names: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_notices() -> Iterator[None]:
-    """Hold back what is written to standard error, and show it without TensorFlow's notices.
+    """Hold back standard error and print it without TensorFlow's notices.
 
-    It writes them below Python, before it has read `TF_CPP_MIN_LOG_LEVEL`; who sets that wants to see them.
+    C++ code writes them before it reads `TF_CPP_MIN_LOG_LEVEL`. If the user has set that, nothing is hidden.
     """
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != _QUIET:
         yield
@@ -163,6 +163,6 @@ def _without_notices() -> Iterator[None]:
 
 @contextlib.contextmanager
 def progress_bar(length: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Show a bar, and yield a function that is told how many more of its items are done."""
+    """Show a progress bar; yield a function that adds a number of finished items."""
     with progressbar(length=length, label=label, file=sys.stderr) as bar:
         yield bar.update

@@ -18,34 +18,35 @@ if TYPE_CHECKING:
 
 _NUM_SHOWN = 8
 _Value: TypeAlias = str | int | float | bool | list[str]
-_PLACE = ("name", "run_directory", "task", "pairs", "source", "target")
+_LOCATING = ("name", "run_directory", "task", "pairs", "source", "target")
 
 
 @click.command(cls=RunVerb)
-@click.option("--config", type=click.Path(), help="TOML file with the same fields; flags win over it.")
-@click.option("--resume", is_flag=True, help="Go on after the last epoch that was saved; little may change.")
-@click.option("--overwrite", is_flag=True, help="Start again where a run of this name exists.")
-@click.option("--export/--no-export", default=True, help="Write a SavedModel in the end.  [export]")
+@click.option("--config", type=click.Path(), help="TOML file with these fields. Flags override its values.")
+@click.option("--resume", is_flag=True, help="Continue an interrupted run after its last saved epoch.")
+@click.option("--overwrite", is_flag=True, help="Replace an existing run of this name.")
+@click.option("--export/--no-export", default=True, help="Export a SavedModel after training.  [export]")
 @run_options
 def train(config: str | None, resume: bool, overwrite: bool, export: bool, **flags: _Value | None) -> None:
     """Train a model, score it and export it.
 
-    Without any option this is the built-in task: dates as people write them, in the languages of
-    the CLDR, to ISO 8601.
+    Without options, it trains on the built-in task: convert dates in many languages and formats (from the
+    CLDR) to ISO 8601.
 
     \b
       keras-transformer train
-      keras-transformer train --source train.en.gz --target train.de.gz
-      keras-transformer train --source 'train-*.en.gz' --target 'train-*.de.gz'
+      keras-transformer train --source train.en --target train.de --name en_de
+      keras-transformer train --source 'train-*.en' --target 'train-*.de' --name en_de
       keras-transformer train --pairs tfds:ted_hrlr_translate/pt_to_en --preset small
-      keras-transformer train --task frames --frames windows.npz --targets events.txt
-      keras-transformer train --task classify --pairs reviews.csv
+      keras-transformer train --task classify --pairs reviews.csv --name reviews
+      keras-transformer train --task frames --frames windows.npz --name windows
       keras-transformer train --config run.toml --epochs 20
-      keras-transformer train --resume
+      keras-transformer train --name en_de --resume
 
-    It writes runs/NAME (checkpoints, model, tokenizers, report.html, report.json, training.csv, two
-    pictures, tensorboard) and saved_models/NAME/VERSION, which TensorFlow Serving loads; of the built-in task
-    runs/exports/dates/VERSION. A value in square brackets is the default for your own texts.
+    It writes two directories: runs/NAME (checkpoints, model, tokenizers, report.html, report.json, logs)
+    and saved_models/NAME/VERSION for TensorFlow Serving (runs/exports/dates/VERSION for the built-in task).
+
+    Values in square brackets are the defaults for your own data.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
     check_files(config)
@@ -65,7 +66,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
             verbose=0,
             progress=progress_bar,
         )
-    # An end that a user caused, so with status 2 as others, and with the line that says how to go on.
+    # Caused by the user, so it ends with status 2, like other user errors, and shows how to resume.
     except KeyboardInterrupt as error:
         raise InputError(_interrupted(run)) from error
     _show(str(report))
@@ -74,14 +75,14 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     written = [run.directory / "report.html"]
     try:
         if exports:
-            click.echo("exporting, and asking the export in a process of its own", err=True)
+            click.echo("exporting, and checking the export in a separate process", err=True)
             written.append(run.export())
-    finally:  # an export that fails takes nothing from what was trained
+    finally:  # report the trained model even if the export fails
         _show(f"wrote {', '.join(map(str, written))} in {time.monotonic() - start:.0f} s")
         _show_next(run, written[1:])
         if report.warning:
             click.echo(f"Warning: {report.warning}", err=True)
-        _show_whether_it_ended(run)
+        _suggest_more_epochs(run)
 
 
 def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> "Run":
@@ -91,10 +92,9 @@ def _run(config: str | None, given: dict[str, _Value], *, resume: bool) -> "Run"
         return Run.from_toml(config, **given)
     if not resume:
         return Run(RunConfig.default(**given))
-    # A resumed run has a file of its own. Only its place is not known, and pairs decide on its name.
-    place = {name: given[name] for name in _PLACE if name in given}
-    begun = RunConfig.default(**place)
-    return Run.open(Path(begun.run_directory, begun.name), **given)
+    # A resumed run has its own config.json. These options decide its directory, pairs through the name.
+    located = RunConfig.default(**{name: given[name] for name in _LOCATING if name in given})
+    return Run.open(Path(located.run_directory, located.name), **given)
 
 
 def _interrupted(run: "Run") -> str:
@@ -114,8 +114,8 @@ def _resume(run: "Run") -> str:
     return f"keras-transformer train{flags} --resume"
 
 
-def _show_whether_it_ended(run: "Run") -> None:
-    # The end of a cosine is a fall, and a run with one may not get more epochs.
+def _suggest_more_epochs(run: "Run") -> None:
+    # A cosine schedule ends at learning rate 0, so such a run cannot get more epochs.
     if run.is_improving and run.config.training.schedule != "cosine":
         monitor, epochs = run.config.training.monitor, run.num_epochs
         what = "validation loss was still falling" if monitor == "loss" else f"{monitor} was still improving"
@@ -132,7 +132,9 @@ def _show_next(run: "Run", exported: list[Path]) -> None:
         command = f"keras-transformer export {run.directory} {target}"
         if keras.backend.backend() != "tensorflow":
             command = f"KERAS_BACKEND=tensorflow {command}"
-        click.echo(f"not exported, which can be done later, on TensorFlow: {command}", err=True)
+        click.echo(
+            f"not exported; export it later, with TensorFlow as the Keras backend: {command}", err=True
+        )
         return
     version = shlex.quote(str(exported[0]))
     _show("next:")

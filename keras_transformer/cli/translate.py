@@ -20,13 +20,17 @@ from keras_transformer.errors import InputError
 @click.argument("texts", nargs=-1)
 @model_options
 @search_options
-@click.option("--input", "input_file", type=click.Path(), help="File with a text on each line, plain or .gz.")
-@click.option("--frames", type=click.Path(), help="Frames: a directory of .npy, or .npy, .npz, .tfrecord.")
-@click.option("--scores", is_flag=True, help="Print the score and a tab before each output.")
+@click.option("--input", "input_file", type=click.Path(), help="File with one text per line, plain or .gz.")
+@click.option(
+    "--frames",
+    type=click.Path(),
+    help="Frames: a directory of .npy files, or a file .npy, .npz or .tfrecord.",
+)
+@click.option("--scores", is_flag=True, help="Print the score before each output, separated by a tab.")
 @click.option(
     "--n-best",
     type=click.IntRange(min=1),
-    help="Print up to so many outputs for each text, each after the number of the text and a tab.",
+    help="Print up to this many outputs per text, each after the number of its text and a tab.",
 )
 def translate(
     texts: tuple[str, ...],
@@ -41,16 +45,16 @@ def translate(
     scores: bool,
     n_best: int | None,
 ) -> None:
-    """Translate texts, one output on each line.
+    """Translate texts.
 
-    The texts are the arguments, the lines of --input, or the lines of standard input. A model of frames
-    is given --frames.
+    Give the texts as arguments, with --input, or on standard input (one text per line). A model that reads
+    frames needs --frames. The output is one line per text.
 
     \b
       keras-transformer translate --saved-model saved_models/dates "vendredi 3 mars 2023"
       keras-transformer translate --saved-model saved_models/dates < texts.txt > outputs.txt
-      keras-transformer translate --model runs/de_en --input test.de.gz
-      keras-transformer translate --model runs/de_en --beam-size 8 --n-best 3 --scores "ein satz"
+      keras-transformer translate --model runs/en_de --input test.en
+      keras-transformer translate --model runs/en_de --beam-size 8 --n-best 3 --scores "a sentence"
     """
     if bool(texts) + (input_file is not None) + (frames is not None) > 1:
         flags = {"--input": input_file, "--frames": frames}
@@ -68,7 +72,7 @@ def translate(
     if frames is not None:
         lines = [*read_frames(frames)]
     else:
-        # Bytes, since a terminal's encoding would decide on text: input is UTF-8 everywhere, as files are.
+        # Read bytes: standard input is UTF-8 like files, whatever the encoding of the terminal.
         lines = [*texts] or [*read_lines(sys.stdin.buffer if input_file is None else input_file)]
     reads = "text" if frames is None else "features"
     translator = open_model(choice, TextTask, trust=trust, reads=reads)
@@ -83,5 +87,5 @@ def translate(
         for output in hypotheses:
             columns = [] if n_best is None else [str(number)]
             columns += [f"{output.score:.4f}"] if scores else []
-            # An output is one line, whatever it holds.
+            # Print an output with line breaks on one line, too.
             _show("\t".join([*columns, " ".join(output.text.splitlines())]))

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub: their directories as tasks, and tasks as their directories."""
+"""Pretrained Hugging Face models: import and export."""
 
 from keras_transformer.pretrained.hugging_face import (
     from_hugging_face,

@@ -1,4 +1,4 @@
-"""BART, and the families that differ from it in a few options."""
+"""BART family: BART, mBART, Marian, Pegasus, M2M100 (NLLB)."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _SINUSOIDS = {"positions": "sinusoidal_concatenated"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Bart(_EncoderDecoder):
-    """Post-norm, normalized embeddings, a table of learned positions for each stack."""
+    """BART: post-norm, normalized embeddings, learned positions for each stack."""
 
     vocab_size: int = 50265
     d_model: int = _option(1024, "hidden_dim")
@@ -94,7 +94,7 @@ class _Bart(_EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MBart(_Bart):
-    """BART with pre-norm; decoding starts from a language."""
+    """mBART: BART with pre-norm. Decoding starts from a language token."""
 
     decoder_start_token_id: int | None = None
 
@@ -106,7 +106,7 @@ class _MBart(_Bart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Marian(_Bart):
-    """Post-norm, sinusoids, a bias of the logits, vocabularies that may be two."""
+    """Marian: post-norm, sinusoidal positions, logit bias, one or two vocabularies."""
 
     vocab_size: int = 58101
     decoder_vocab_size: int | None = None
@@ -135,7 +135,7 @@ class _Marian(_Bart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Pegasus(_Bart):
-    """Pre-norm with sinusoids."""
+    """Pegasus: pre-norm, sinusoidal positions."""
 
     pad_token_id: int = 0
     eos_token_id: int = 1
@@ -148,7 +148,7 @@ class _Pegasus(_Bart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _M2M100(_Bart):
-    """Pre-norm; its sinusoids have other frequencies, and the first position after that of padding."""
+    """M2M100 and NLLB: pre-norm, sinusoids with other frequencies, positions start after padding."""
 
     vocab_size: int = 128112
     activation_function: str = "relu"
@@ -167,7 +167,7 @@ class _M2M100(_Bart):
     begins_with_language: ClassVar[bool] = True
 
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
-        # In float32 from the start, as fairseq: from position 1000 on a product in float64 differs by 1e-4.
+        # Compute in float32 like fairseq: float64 products differ by 1e-4 from position 1000 on.
         first, num_waves = self.pad_token_id + 1, self.d_model // 2
         rates = np.exp(np.arange(num_waves, dtype="float32") * -np.float32(np.log(10000) / (num_waves - 1)))
         angles = np.arange(self.max_position_embeddings + first, dtype="float32")[:, None] * rates

@@ -1,4 +1,4 @@
-"""BERT, and the encoders that differ from it in a few options and names."""
+"""BERT family: BERT, RoBERTa, DistilBERT."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from keras_transformer.pretrained.family import _attention, _Family, _option
 from keras_transformer.types import Config, Tensor
 
-# Of training, and of the pooler of the original, which has one form.
+# Settings of training, and of the pooler, which never varies.
 _UNUSED = (
     "directionality initializer_range num_labels pooler_fc_size pooler_num_attention_heads "
     "pooler_num_fc_layers pooler_size_per_head pooler_type problem_type"
@@ -16,19 +16,19 @@ _UNUSED = (
 
 
 class _Head(NamedTuple):
-    """What an architecture has on top of the encoder."""
+    """Head of an architecture: the layers after the encoder."""
 
     options: Mapping[str, Any] = MappingProxyType({})
     """Options of `EncoderModel`."""
     names: Mapping[str, str] = MappingProxyType({})
-    """Names of tensors by the part of the model."""
+    """Tensor names by the part of the model."""
     biases: tuple[str, ...] = ()
-    """Names of the bias of tied logits, of which a checkpoint has the first or the next."""
+    """Names of the bias of tied logits; the first that the checkpoint contains is used."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _EncoderFamily(_Family):
-    """Post-norm, normalized embeddings, learned positions; what is on top differs by architecture."""
+    """Base class: post-norm, normalized embeddings, learned positions, and a head by architecture."""
 
     max_position_embeddings: int = _option(512, "max_length")
 
@@ -45,7 +45,7 @@ class _EncoderFamily(_Family):
         return f"{self.prefix}embeddings.position_embeddings.weight", None, 0
 
     def head(self, architecture: str) -> _Head:
-        """Return what one of `architectures` has on top."""
+        """Return the head of an architecture."""
         if architecture.endswith("ForSequenceClassification"):
             return self.classes()
         if architecture.endswith("ForTokenClassification"):
@@ -53,14 +53,14 @@ class _EncoderFamily(_Family):
         return self.hidden_tokens() if "For" in architecture else _Head()
 
     def classes(self) -> _Head:
-        """Return what gives the logits of classes."""
+        """Return the classification head."""
         raise NotImplementedError
 
     def hidden_tokens(self) -> _Head:
-        """Return what guesses hidden tokens."""
+        """Return the masked token head."""
         raise NotImplementedError
 
-    def _guesses(self, dense: str, normalization: str, *biases: str) -> _Head:
+    def _masked_token_head(self, dense: str, normalization: str, *biases: str) -> _Head:
         options = {
             "head_activation": self.options()["activation"],
             "head_norm": True,
@@ -72,7 +72,7 @@ class _EncoderFamily(_Family):
 
 
 def _architectures(name: str, *others: str) -> tuple[str, ...]:
-    """Return the classes of a model, first the one that a configuration without names means."""
+    """Return the architectures of a family; the first is the default."""
     tasks = ("MaskedLM", *others, "SequenceClassification", "TokenClassification")
     return f"{name}Model", *(f"{name}For{task}" for task in tasks)
 
@@ -84,7 +84,7 @@ def _token_tables(prefix: str, output: str) -> dict[str, tuple[str, ...]]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Bert(_EncoderFamily):
-    """The embeddings are of tokens, positions and types; a text alone has the type 0."""
+    """BERT: token, position and type embeddings. A single text has type 0."""
 
     vocab_size: int = 30522
     hidden_size: int = _option(768, "hidden_dim")
@@ -132,12 +132,12 @@ class _Bert(_EncoderFamily):
     def hidden_tokens(self) -> _Head:
         last = "cls.predictions"
         dense, normalization = f"{last}.transform.dense", f"{last}.transform.LayerNorm"
-        return self._guesses(dense, normalization, f"{last}.bias", f"{last}.decoder.bias")
+        return self._masked_token_head(dense, normalization, f"{last}.bias", f"{last}.decoder.bias")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Roberta(_Bert):
-    """BERT whose positions begin with the row after that of padding."""
+    """RoBERTa: BERT whose positions start after that of padding."""
 
     vocab_size: int = 50265
     pad_token_id: int = 1
@@ -162,12 +162,14 @@ class _Roberta(_Bert):
         return _Head({"pooling": "first", "head_activation": "tanh"}, names)
 
     def hidden_tokens(self) -> _Head:
-        return self._guesses("lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.bias")
+        return self._masked_token_head(
+            "lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder.bias"
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DistilBert(_EncoderFamily):
-    """BERT without types, whose layers have other names."""
+    """DistilBERT: BERT without token types, and with other names."""
 
     vocab_size: int = 30522
     dim: int = _option(768, "hidden_dim")
@@ -203,4 +205,4 @@ class _DistilBert(_EncoderFamily):
         return _Head({"pooling": "first", "head_activation": "relu"}, names)
 
     def hidden_tokens(self) -> _Head:
-        return self._guesses("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")
+        return self._masked_token_head("vocab_transform", "vocab_layer_norm", "vocab_projector.bias")

@@ -1,7 +1,7 @@
-"""The files of a directory of the Hugging Face hub: tables, tensors and SentencePiece models.
+"""Files of a Hugging Face model: JSON tables, tensors and SentencePiece models.
 
-Of each kind of file the same rule holds: what changes the outputs is refused by name, what does not is left
-out with one line that names it.
+The same rule holds for all files: an unsupported setting that changes outputs is an error that names it;
+one that does not is logged and ignored.
 """
 
 import base64
@@ -31,30 +31,30 @@ _Kind = TypeVar("_Kind")
 _Array: TypeAlias = npt.NDArray[np.float32]
 _LOGGER = logging.getLogger(__name__)
 
-# As torch and safetensors name them.
+# Names in torch and in safetensors.
 _FLOATS = ("float16", "bfloat16", "float32", "float64", "F16", "BF16", "F32", "F64")
-# The weights of a model in two forms: of those on the hub only one is downloaded.
+# Two formats of the weights; only one is downloaded from the Hub.
 _SAFE, _PICKLED = "model.safetensors", "pytorch_model.bin"
 _SMALL = ["*.json", "*.model", "*.spm", "*.txt"]
-# More rows than any table of token vectors has: the table itself is larger than a graph may be.
+# Upper bound of embedding rows; a larger table would not fit into a TensorFlow graph.
 _MAX_ROWS = 2**22
-# Tensors that are added to an architecture and change its outputs.
+# Parts of tensor names that belong to adapters, which change outputs.
 _ADAPTERS = ("adapter", "lora_", "base_layer", "prompt_e", "prefix_tuning")
 
 
 class _Directory:
-    """A local directory, or a model on the hub, which is downloaded."""
+    """A local directory, or a model on the Hub, which is downloaded."""
 
     def __init__(self, source: str | Path, revision: str | None = None) -> None:
         self.path = _local(as_path(source), revision)
         if other := _foreign_kind(self.path):
             raise InputError(other)
-        # A `tokenizer.json` has 20 MB, and several readers.
+        # Cache tables: `tokenizer.json` has 20 MB and is read several times.
         self._tables: dict[str, Config] = {}
         self.config = self.table("config.json")
 
     def table(self, name: str, *, optional: bool = False) -> Config:
-        """Read an object of JSON; return an empty one for an optional file that is not there."""
+        """Read a JSON object; return an empty one if an optional file is missing."""
         path = self.path / name
         if name in self._tables:
             return self._tables[name]
@@ -62,23 +62,23 @@ class _Directory:
             return {}
         content = read_file(path)
         table: Config = read_table(content, path)
-        # Half of a character that has two, which no text and no other reader knows.
-        if b"\\ud" in content.lower() and (place := _place_of_half(table)):
+        # A lone surrogate is not valid text.
+        if b"\\ud" in content.lower() and (place := _lone_surrogate_path(table)):
             raise InputError(f"{path} must hold Unicode text. Received: half of a character in {place!r}.")
         self._tables[name] = table
         return table
 
     def read(self, name: str, kind: type[_Kind], *, optional: bool = False) -> _Kind:
-        """Read an object of JSON as a class of typed fields, without names that it does not have."""
+        """Read a JSON object as a dataclass; other names are ignored."""
         return _typed(self.table(name, optional=optional), self.path / name, kind)
 
     def vocabulary(self, name: str) -> list[str]:
-        """Read the pieces of a vocabulary in the order of their ids."""
+        """Read the tokens of a vocabulary, ordered by id."""
         return self.ordered(self.path / name, self.table(name))
 
     @staticmethod
     def ordered(path: Path, numbers: object) -> list[str]:
-        """Return pieces in the order of their ids."""
+        """Return tokens ordered by id."""
         numbers = numbers if isinstance(numbers, dict) else {}
         by_number = {number: piece for piece, number in numbers.items() if type(number) is int}
         for number in range(len(numbers)):
@@ -88,7 +88,7 @@ class _Directory:
         return [by_number[number] for number in range(len(numbers))]
 
     def sentence_piece(self, name: str, first: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """Read a SentencePiece model, in Base64, and its pieces, which must start with some."""
+        """Read a SentencePiece model: its Base64 and its pieces, which must start with `first`."""
         from sentencepiece import SentencePieceProcessor
 
         path = self.path / name
@@ -104,20 +104,20 @@ class _Directory:
         return base64.b64encode(proto).decode(), pieces
 
     def tensors(self, prefix: str) -> "_Tensors":
-        """Find the tensors of the weights, whose names begin with `prefix`."""
+        """Find the weight tensors, whose names start with `prefix`."""
         return _Tensors(self.path, prefix)
 
 
 def _typed(table: Config, path: Path, kind: type[_Kind]) -> _Kind:
-    of_any: Any = kind  # the types of dataclasses know no such variable
+    of_any: Any = kind  # dataclasses have no type for this
     names = {field.name for field in dataclasses.fields(of_any)}
     given = {name: value for name, value in table.items() if name in names and value is not None}
     result: _Kind = read_table(json.dumps(given).encode(), path, kind)
     return result
 
 
-def _place_of_half(value: object, place: str = "") -> str:
-    """Return where text is that cannot be written, as `config.name`; empty if there is none."""
+def _lone_surrogate_path(value: object, place: str = "") -> str:
+    """Return the path of a lone surrogate, such as `config.name`; empty if there is none."""
     if isinstance(value, str):
         return place if any("\ud800" <= letter <= "\udfff" for letter in value) else ""
     pairs = (
@@ -129,13 +129,13 @@ def _place_of_half(value: object, place: str = "") -> str:
     )
     for name, each in pairs:
         inner = f"{place}.{name!a}" if place else ascii(name)
-        if found := _place_of_half(str(name), inner) or _place_of_half(each, inner):
+        if found := _lone_surrogate_path(str(name), inner) or _lone_surrogate_path(each, inner):
             return found
     return ""
 
 
 def _left_out(path: Path, values: Iterable[str]) -> None:
-    """Name in one line what a file holds and no output depends on."""
+    """Log in one line the ignored settings of a file."""
     if given := [*values]:
         others = f" and {len(given) - 8} others" if len(given) > 8 else ""
         _LOGGER.warning(
@@ -145,7 +145,7 @@ def _left_out(path: Path, values: Iterable[str]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Tensor:
-    """A tensor of a file, as its header describes it."""
+    """Header of a tensor, and a function that loads it."""
 
     path: Path
     shape: tuple[int, ...]
@@ -154,7 +154,7 @@ class _Tensor:
 
 
 class _Tensors:
-    """Tensors by name, read one by one, so that memory holds the model and one of them."""
+    """Tensors by name, loaded one at a time to limit memory."""
 
     def __init__(self, directory: Path, prefix: str) -> None:
         self._directory = directory
@@ -162,7 +162,7 @@ class _Tensors:
             _renamed(name): each for path in _weight_files(directory) for name, each in _headers(path)
         }
         if not any(name.startswith(prefix) for name in self._tensors):
-            # Saved as the model without the layer that makes logits.
+            # The model was saved without its logits layer.
             self._tensors = {prefix + name: each for name, each in self._tensors.items()}
         self._unread = {*self._tensors}
 
@@ -170,7 +170,7 @@ class _Tensors:
         return name in self._tensors
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Return the shape of a tensor, by the header of its file; None if it is not there."""
+        """Return the shape of a tensor from its header; None if it is missing."""
         return self._tensors[name].shape if name in self else None
 
     def read(self, name: str, shape: tuple[int, ...]) -> _Array:
@@ -187,7 +187,7 @@ class _Tensors:
         return tensor.load().astype("float32", copy=False)
 
     def leave_out_others(self, known: Iterable[str] = ()) -> None:
-        """Name the tensors that no part of the model has; raise InputError for those of an adapter."""
+        """Log the unused tensors; raise InputError for those of an adapter."""
         others = sorted(self._unread - {*known})
         for name in others:
             if any(part in name for part in _ADAPTERS):
@@ -199,7 +199,7 @@ class _Tensors:
 
 
 def _renamed(name: str) -> str:
-    """Return the name of today; normalizations of BERT that came from TensorFlow have older ones."""
+    """Return the current name of a tensor; BERT models converted from TensorFlow have older names."""
     owner, _, last = name.rpartition(".")
     new = {"gamma": "weight", "beta": "bias"}.get(last)
     return f"{owner}.{new}" if new and owner else name
@@ -212,7 +212,7 @@ def _local(path: Path, revision: str | None) -> Path:
         wanted = "is on the disk, and only a model on the hub has revisions" if path.is_dir() else ""
         wanted = wanted or f"is a file; the model is its directory, {path.parent}"
         raise InputError(f"{path} {wanted}. Received: revision={revision!r}.")
-    # As `ORGANIZATION/NAME`; anything else is a path that is not there.
+    # A Hub name is ORGANIZATION/NAME; anything else is a missing path.
     is_name = not path.is_absolute() and len(path.parts) == 2 and path.parts[0] not in (".", "..", "~")
     if not is_name or path.parent.is_dir():
         near = next(parent for parent in (path.parent, *path.parents) if parent.is_dir())
@@ -226,14 +226,14 @@ def _local(path: Path, revision: str | None) -> Path:
     hub = import_extra("huggingface_hub", f"{path} is no directory, and to download a model", "hugging_face")
     try:
         return _downloaded(hub, path.as_posix(), revision)
-    # Of the network, of its library, or of the disk: of many classes.
+    # Network, library and disk raise many kinds of errors.
     except Exception as error:
         message = " ".join(str(error).split())
         raise InputError(f"{path} is no directory, and cannot be downloaded: {message:.300}") from error
 
 
 def _downloaded(hub: Any, name: str, revision: str | None) -> Path:
-    """Download the small files, and the weights once: a pickle only if there are no safetensors."""
+    """Download the small files and one format of the weights: safetensors, else pickle."""
     for weights in (_SAFE, _PICKLED):
         stem, suffix = weights.split(".")
         patterns = [*_SMALL, weights, f"{stem}-*.{suffix}"]
@@ -244,7 +244,7 @@ def _downloaded(hub: Any, name: str, revision: str | None) -> Path:
 
 
 def _weight_files(directory: Path) -> Iterator[Path]:
-    """Yield the files of weights; safetensors come before a pickle, whole files before parts."""
+    """Yield the weight files: safetensors before pickle, a single file before shards."""
     for name in (_SAFE, _PICKLED):
         if (directory / name).is_file():
             yield directory / name
@@ -253,7 +253,7 @@ def _weight_files(directory: Path) -> Iterator[Path]:
         if index.is_file():
             table = read_table(read_file(index), index).get("weight_map")
             parts = set(map(str, table.values())) if isinstance(table, dict) else {""}
-            # A name, no path: an index must not reach out of its directory.
+            # Only file names: an index must not point outside its directory.
             if not all(part and Path(part).name == part for part in parts):
                 received = reprlib.repr(table)
                 raise InputError(
@@ -273,12 +273,12 @@ def _names(directory: Path) -> str:
 
 
 def _headers(path: Path) -> Iterator[tuple[str, _Tensor]]:
-    """Yield the name of each tensor of a file, and its header."""
+    """Yield the name and the header of each tensor in a file."""
     if not path.is_file():
         raise InputError(f"{path.parent} is not whole: it has no {path.name}.")
     if path.suffix != ".safetensors":
         for name, tensor in _read_pickle(path).items():
-            # An entry of few bytes may say that it is repeated.
+            # A small entry may be expanded to a huge tensor (stride 0).
             if tensor.numel() * tensor.element_size() > path.stat().st_size:
                 received = f"the shape {tuple(tensor.shape)} in a file of {path.stat().st_size} bytes"
                 raise InputError(f"{path}: {name!r} must be whole. Received: {received}.")
@@ -295,7 +295,7 @@ def _headers(path: Path) -> Iterator[tuple[str, _Tensor]]:
 
 
 def _safe(path: Path, name: str) -> Tensor:
-    # Opened for each: what is mapped counts as memory of the process for as long as it is open.
+    # Reopened for each tensor: mapped memory counts as used while the file is open.
     with _opened(path) as file:
         return file.get_tensor(name)
 
@@ -312,9 +312,9 @@ def _as_array(tensor: Tensor) -> Tensor:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    """Read a pickle, which may hold any program, only as tensors, and mapped if its format has that."""
+    """Load a pickle with torch, only tensors and memory-mapped if possible. It could contain any program."""
     torch = import_extra("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
-    # Since torch 1.6 it is a ZIP file, of entries as they are: a packed one may be of any size.
+    # Since torch 1.6 it is an uncompressed ZIP file; a compressed entry could expand to any size.
     is_zip = zipfile.is_zipfile(path)
     if is_zip:
         with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as file:
@@ -324,7 +324,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
                     raise InputError(f"{path} must have entries that are not packed. Received: {received}.")
     try:
         tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
-    # An error of one of many classes; `weights_only` runs nothing of the file.
+    # Many kinds of errors; with `weights_only` no code of the file runs.
     except Exception as error:
         raise InputError(f"{path} is damaged, or holds more than tensors: {error!r:.200}.") from error
     if not isinstance(tensors, dict) or not all(map(torch.is_tensor, tensors.values())):

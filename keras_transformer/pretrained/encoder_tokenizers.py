@@ -1,4 +1,4 @@
-"""Tokenizers of pretrained encoders: WordPiece of BERT, byte pairs of RoBERTa, framed as models read them."""
+"""Tokenizers of pretrained encoders: WordPiece (BERT) and byte-level BPE (RoBERTa)."""
 
 import dataclasses
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _FAST,
     _SETTINGS,
     _added_tokens,
-    _has_fast_alone,
+    _has_only_fast,
     _read_settings,
 )
 from keras_transformer.pretrained.tokenizers import (
@@ -27,13 +27,13 @@ from keras_transformer.pretrained.tokenizers import (
 )
 from keras_transformer.text import BertTokenizer, BytePairTokenizer, Tokenizer
 
-# What `PreTrainedTokenizerFast` and its successor are told by `tokenizer.json` alone.
+# Classes that read all settings from `tokenizer.json`.
 _FAST_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _BertSettings:
-    """The names of `tokenizer_config.json` that change ids, with the defaults of transformers."""
+    """Settings of `tokenizer_config.json` that change ids, with the defaults of `transformers`."""
 
     do_lower_case: bool = True
     do_basic_tokenize: bool = True
@@ -68,7 +68,7 @@ class _Normalizer:
 
 
 def _read_bert(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    """Read `vocab.txt`, or the vocabulary of `tokenizer.json`, and how words are split."""
+    """Read `vocab.txt` or `tokenizer.json`, and the settings of word splitting."""
     _refuse_language(files, source, target)
     path, settings = files.path / _SETTINGS, files.read(_SETTINGS, _BertSettings, optional=True)
     if (_read_settings(files).tokenizer_class or "").removesuffix("Fast") in _FAST_CLASSES:
@@ -82,11 +82,11 @@ def _read_bert(files: _Directory, source: str | None, target: str | None) -> tup
             raise InputError(f"{path}: `{field}` must be {default!r}. Received: {given!r:.80}.")
         names.append(default)
     pad, unknown, start, end, mask = names
-    pieces = _fast_pieces(files) if _has_fast_alone(files, "vocab.txt") else _listed_pieces(files)
+    pieces = _fast_pieces(files) if _has_only_fast(files, "vocab.txt") else _listed_pieces(files)
     vocabulary = _vocabulary(files, pieces, [mask], special=((pad,), (unknown,), (start,), (end,)))
     others = [token.content for token in _added_tokens(files) if not token.special]
     if settings.do_lower_case and {*others} & {*vocabulary["split_tokens"]}:
-        # Which are found in the text after its letters have become small.
+        # The original searches for them after lowercasing.
         received = f"{others[0]!r}, with do_lower_case=true"
         raise InputError(f"{files.path}: added tokens must be special ones. Received: {received}.")
     accents = settings.do_lower_case if settings.strip_accents is None else settings.strip_accents
@@ -121,7 +121,7 @@ def _listed_pieces(files: _Directory) -> list[str]:
     path = files.path / "vocab.txt"
     text = read_file(path).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = text.removesuffix("\n").split("\n")
-    # The last of equal ones has the id.
+    # If a line occurs twice, the last one has the id.
     last = {piece: number for number, piece in enumerate(lines)}
     return [
         piece if piece and last[piece] == number else _NO_TOKEN.format(number)
@@ -139,7 +139,7 @@ def _fast_pieces(files: _Directory) -> list[str]:
         given, wanted = getattr(model, name), getattr(_WordPieces, name)
         if given != wanted:
             raise InputError(f"{path}: `{name}` must be {wanted!r}. Received: {given!r:.80}.")
-    # A list in which a token was twice has become ids of which one is missing.
+    # A token that was listed twice leaves a gap in the ids.
     by_number = {number: piece for piece, number in model.vocab.items() if piece}
     for number, piece in by_number.items():
         if not 0 <= number < _MAX_ROWS:
@@ -150,7 +150,7 @@ def _fast_pieces(files: _Directory) -> list[str]:
 
 
 def _read_roberta(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    """Read the byte pairs of BART, whose start and end stand around each text here."""
+    """Read BART's byte pairs, with start and end token around each text."""
     _refuse_language(files, source, target)
     pieces, byte_pairs = _byte_pairs(files)
     vocabulary = _vocabulary(files, pieces, special=_SPECIAL)

@@ -1,4 +1,4 @@
-"""Pretrained encoders: a directory as an `EncoderModel` with its tokenizer, and as a task."""
+"""Import of pretrained encoders as an `EncoderModel` with a tokenizer, or as a task."""
 
 import dataclasses
 from pathlib import Path
@@ -19,14 +19,14 @@ _OUTPUT = "output_projection"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Labels:
-    """The names of `config.json` that tell what the logits mean."""
+    """Settings of `config.json` that give the logits a meaning."""
 
     id2label: dict[int, str] | None = None
     problem_type: str | None = None
 
 
 class _Encoder(NamedTuple):
-    """What a directory has; without labels where the logits are of no classes."""
+    """Model with its labels; without labels if the logits are not classes."""
 
     model: EncoderModel
     labels: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class _Encoder(NamedTuple):
 def _read_encoder_task(
     files: _Directory, family: _EncoderFamily, tokenizer: Tokenizer, options: Config
 ) -> TextClassifier | TextTagger:
-    """Read a classifier or a tagger; `labels` or `tags` of a plain encoder are those of new logits."""
+    """Read a classifier or tagger; for a plain encoder, `labels` or `tags` name new logits."""
     new, names = None, "labels"
     architecture = _architecture(files, family)
     if architecture.endswith("ForTokenClassification"):
@@ -61,7 +61,7 @@ def _read_encoder_task(
     )
     if names == "tags":
         if isinstance(tokenizer, BytePairTokenizer):
-            # Words are read one by one, for which the original wants a space before each.
+            # Words are tokenized one by one, and the original needs a space before each.
             tokenizer = BytePairTokenizer(dataclasses.replace(tokenizer.spec, add_prefix_space=True))
         return TextTagger(encoder.model, tokenizer, **{**read, **options})
     return TextClassifier(encoder.model, tokenizer, **{**read, "multi_label": encoder.multi_label, **options})
@@ -70,7 +70,7 @@ def _read_encoder_task(
 def _read_encoder(
     files: _Directory, family: _EncoderFamily, tokenizer: Tokenizer, new: Config | None
 ) -> _Encoder:
-    """Read an encoder with what is on top, or, with the options `new`, with another layer of logits."""
+    """Read an encoder with its head, or with new logits as in `new`."""
     path, tensors = files.path, files.tensors(family.prefix)
     _check_sizes(tensors, family, path)
     head = family.head(_architecture(files, family)) if new is None else _new_head(family, tensors, new)
@@ -106,7 +106,7 @@ def _architecture(files: _Directory, family: _EncoderFamily) -> str:
 
 
 def _new_head(family: _EncoderFamily, tensors: _Tensors, new: Config) -> _Head:
-    """Return a head with new logits; the layer before those of classes is read where it is there."""
+    """Return a head with new logits; the pooler layer is loaded if the checkpoint has it."""
     head = family.classes() if new.get("pooling") == "first" else _Head()
     name = head.names.get("head")
     names = {"head": name} if name and f"{name}.weight" in tensors else {}
@@ -121,7 +121,7 @@ def _num_outputs(tensors: _Tensors, name: str, path: Path) -> int:
 
 
 def _label_names(files: _Directory, options: Config) -> tuple[tuple[str, ...], bool]:
-    """Return the label of each logit, and whether a text may have several; raise for logits of no classes."""
+    """Return the label of each logit, and whether the task is multi-label; raise for a regression."""
     path, number = files.path / "config.json", options["num_outputs"]
     labels = files.read(path.name, _Labels)
     problems = ("single_label_classification", "multi_label_classification", None)

@@ -1,4 +1,4 @@
-"""A family of models: one table of option names and tensor names, read in both directions."""
+"""Model families: option names and tensor names of Hugging Face, for import and export."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from keras_transformer.pretrained.directory import _Directory, _left_out
 from keras_transformer.pretrained.generation import _GENERATION_NAMES
 from keras_transformer.types import Config, Tensor
 
-# Theirs and ours; the first that has our name is the one that is written.
+# Hugging Face name to Keras name. Export uses the first match.
 _ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -18,8 +18,8 @@ _ACTIVATIONS = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
 }
-# Names that all of them may have, and that change no number of a model in use: of other tasks, of training,
-# and what each library writes down about itself. They are so common that no line names them.
+# Common settings that do not change outputs: of other tasks, of training, and metadata. They are ignored
+# without a log line.
 _UNUSED = (
     "_name_or_path _num_labels architectures classif_dropout classifier_dropout decoder_layerdrop dtype "
     "encoder_layerdrop extra_pos_embeddings force_bos_token_to_be_generated gradient_checkpointing id2label "
@@ -28,7 +28,7 @@ _UNUSED = (
     "torch_dtype transformers_version use_cache share_encoder_decoder_embeddings sep_token_id"
 )
 _IGNORED = frozenset(_UNUSED.split())
-# What would change numbers in any of them, and the only value that is read.
+# Settings that change outputs in every family, with their only supported value.
 _ALWAYS: Config = {
     "is_decoder": False,
     "pruned_heads": {},
@@ -37,7 +37,7 @@ _ALWAYS: Config = {
 
 
 class _Scales(NamedTuple):
-    """Factors of the embeddings, the logits and the queries, where theirs are not ours."""
+    """Factors of embeddings, logits and queries by which a family differs from our layers."""
 
     embeddings: float = 1.0
     logits: float = 1.0
@@ -45,41 +45,41 @@ class _Scales(NamedTuple):
 
 
 def _option(default: Any, *ours: str) -> Any:
-    """Make a field with the options of ours that have its value, of which the first is written."""
+    """Return a field whose value is that of our options `ours`; export uses the first of them."""
     return dataclasses.field(default=default, metadata={"ours": ours})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Family:
-    """Fields of a `config.json` with the defaults of its library, which leaves out what equals them."""
+    """Base class of families: fields of `config.json` with the defaults of `transformers`."""
 
     vocab_size: int
     pad_token_id: int
 
     stacks: ClassVar[tuple[str, ...]]
-    """Which a model has: `encoder`, `decoder`, or both."""
+    """Stacks of the model: `encoder`, `decoder`, or both."""
     architectures: ClassVar[tuple[str, ...]]
     tokenizer_class: ClassVar[str]
-    """Where a directory names no class of tokenizers, or one that says nothing."""
+    """Tokenizer class if the directory does not name one."""
     fixed: ClassVar[Config]
-    """Our options that have one value in the family."""
+    """Our options that are constant in the family."""
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
-    """Names of the tables of token vectors, of which a checkpoint has the first or the next."""
+    """Names of the embedding tables by role; the first that the checkpoint contains is used."""
     ignored: ClassVar[frozenset[str]] = frozenset()
-    """Further names that change no number, or that the tokenizer follows."""
+    """Additional settings that do not change outputs, or that the tokenizer handles."""
     zeros: ClassVar[tuple[str, ...]] = ()
-    """How tensors end that a checkpoint leaves out, since they are zeros."""
+    """Name endings of tensors that are zero and missing in the checkpoint."""
     prefix: ClassVar[str] = "model."
-    """How the names of tensors begin, unless the model was saved without the layer that makes logits."""
+    """Prefix of tensor names, unless the model was saved without its logits layer."""
 
     @property
     def last_side(self) -> str:
-        """The side of the vocabulary that logits are of."""
+        """Side of the vocabulary that the logits cover."""
         return "target" if "decoder" in self.stacks else "source"
 
     @classmethod
     def read(cls, directory: _Directory) -> Self:
-        """Read a configuration; raise InputError for another architecture or an unknown option."""
+        """Read a configuration; raise InputError for another architecture or an unsupported setting."""
         config, path = directory.config, directory.path / "config.json"
         architectures = config.get("architectures") or [cls.architectures[0]]
         given = map(str, architectures) if isinstance(architectures, list) else ()
@@ -95,16 +95,15 @@ class _Family:
                 kind = config.get("model_type") or cls.architectures[0]
                 wanted = f"`{name}` must be {always[name]} in a {kind}"
                 raise InputError(f"{path}: {wanted}. Received: {value!r:.80}.")
-        # The classes of transformers read no other names.
+        # `transformers` ignores all other names.
         others = {name: config[name] for name in config.keys() - known if config[name] not in (None, False)}
         _left_out(path, (f"{name}={others[name]!r:.80}" for name in sorted(others)))
         return family
 
     def sizes(self) -> Iterator[tuple[str, int, str, int, int]]:
-        """Yield a name of the configuration, its value, and the tensor and its axis that has this size.
+        """Yield setting, value, tensor, axis, extra rows: the axis must have the value plus the extra rows.
 
-        The last is the number of rows that a tensor has besides. The headers of the weights have all sizes,
-        so that they are compared before anything is built.
+        All sizes are compared with the headers of the weights before a model is built.
         """
         options = self.options()
         for stack in self.stacks:
@@ -123,27 +122,27 @@ class _Family:
             if known is None:
                 of_source = stack == "encoder" and "max_source_positions" in options
                 ours = "max_source_positions" if of_source else "max_length"
-                value = getattr(self, self._name(ours))  # of which some families count the first rows too
+                value = getattr(self, self._name(ours))  # some families include the first rows in the number
                 yield self._name(ours), value, name, 0, first + options[ours] - value
 
     def layers(self) -> Iterator[tuple[str, int, str]]:
-        """Yield the name of each number of layers, the number, and a tensor that each layer `{i}` has."""
+        """Yield the setting of each stack's depth, the depth, and a tensor of each layer `{i}`."""
         for stack in self.stacks:
             ours = f"num_{stack}_layers"
             tensor = f"{self.layer_names(stack)['feed_forward.inner']}.weight"
             yield self._name(ours), self.options()[ours], tensor
 
     def _name(self, ours: str, stack: str = "") -> str:
-        """Return the name of an option of ours, that of a stack if each has its own."""
+        """Return the Hugging Face name of our option, for a stack if they differ."""
         names = [name for name, all_of_ours in self.names().items() if ours in all_of_ours]
         return next((name for name in names if name.startswith(stack)), names[0])
 
     def always(self) -> Config:
-        """Return further names with their only value: that of the family, or what follows from others."""
+        """Return more settings with their only supported value."""
         raise NotImplementedError
 
     def options(self) -> Config:
-        """Return the options of our model, apart from vocabularies and tables."""
+        """Return our model options, without vocabularies and tables."""
         options, found = dict(self.fixed), dict[str, str]()
         for name, all_of_ours in self.names().items():
             for ours in all_of_ours:
@@ -157,7 +156,7 @@ class _Family:
 
     @classmethod
     def fields(cls, options: Config) -> Config:
-        """Return the fields that come nearest to options of our model, the inverse of `options`."""
+        """Return the fields closest to our model options; the inverse of `options`."""
         return {
             name: _their_activation(options[ours]) if ours == "activation" else options[ours]
             for name, (ours, *_) in cls.names().items()
@@ -165,52 +164,52 @@ class _Family:
 
     @classmethod
     def names(cls) -> dict[str, tuple[str, ...]]:
-        """Return our options by the name of the field that has their value, see `_option`."""
+        """Return our options by field name; see `_option`."""
         names: dict[str, tuple[str, ...]] = {}
-        for base in reversed(cls.__mro__):  # a family may have another default, or another option
+        for base in reversed(cls.__mro__):  # subclasses override defaults and options
             for field in getattr(base, "__dataclass_fields__", {}).values():
                 names |= {field.name: field.metadata["ours"]} if field.metadata else {}
         return {name: ours for name, ours in names.items() if ours}
 
     @property
     def max_length(self) -> int | None:
-        """The number of positions; None if there is no limit."""
+        """Number of positions; None if unlimited."""
         limits = [getattr(self, name) for name, ours in self.names().items() if "max_length" in ours]
         return limits[0] if limits else None
 
     def added(self) -> dict[str, tuple[int, int]]:
-        """Return the shapes of tables, by name, whose first row is added to each learned position."""
+        """Return name and shape of tables whose first row is added to every learned position."""
         return {}
 
     def scales(self) -> _Scales:
-        """Return the factors of this configuration."""
+        """Return the factors for this configuration."""
         return _Scales()
 
     @property
     def has_one_table(self) -> bool:
-        """Whether any of `tables` stands for those that a checkpoint leaves out."""
+        """Whether one table may be used for all roles that a checkpoint lacks."""
         return True
 
     def table_sizes(self) -> dict[str, int]:
-        """Return the rows of each of `tables`."""
+        """Return the number of rows of each of `tables`."""
         return dict.fromkeys(self.tables, self.vocab_size)
 
     def layer_names(self, stack: str) -> dict[str, str]:
-        """Return their names by the path of the part in a layer, `{i}`."""
+        """Return tensor names by the path of a part in layer `{i}`."""
         raise NotImplementedError
 
     def stack_names(self, stack: str) -> dict[str, str]:
-        """Return their names by the path of the part in the model."""
+        """Return tensor names by the path of a part in the model."""
         raise NotImplementedError
 
     def positions(self, stack: str) -> tuple[str, Tensor | None, int]:
-        """Return the name of a table of positions, its values where they are known, and rows to leave out."""
+        """Return the position table's name, its values if computed, and the number of rows to skip."""
         return "", None, 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _EncoderDecoder(_Family):
-    """A family whose decoder writes what a search chooses."""
+    """Base class of encoder-decoder families."""
 
     eos_token_id: int
     decoder_start_token_id: int | None
@@ -218,7 +217,7 @@ class _EncoderDecoder(_Family):
     stacks: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     has_output_bias: ClassVar[bool] = True
     begins_with_language: ClassVar[bool] = False
-    """Whether the decoder must write the tokens that the tokenizer of the target begins with."""
+    """Whether outputs must start with the prefix tokens of the target tokenizer."""
 
 
 def _tables(prefix: str) -> dict[str, tuple[str, ...]]:

@@ -1,9 +1,9 @@
-"""Directories of other programs: what they are, and the way from them to a directory that can be read."""
+"""Detection of model directories from other programs, with a hint how to convert them."""
 
 from pathlib import Path
 
 _KERAS_HUB = "a preset of KerasHub: load it with `keras_hub.models`, or import the model of transformers"
-# The first files that are all there say which program wrote a directory.
+# The first entry whose files all exist identifies the program.
 _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         ("adapter_config.json",),
@@ -34,8 +34,8 @@ _KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
 
 
 def _foreign_kind(directory: Path) -> str | None:
-    """Return what a directory is that transformers did not write, and what to do; None for others."""
-    # A model of transformers may have files of others besides.
+    """Return a message about a directory from another program; None for `transformers`."""
+    # A `transformers` model may contain files of other programs, too.
     if any(any(directory.glob(name)) for name in ("model*.safetensors", "pytorch_model*.bin")):
         return None
     for patterns, kind in _KINDS:

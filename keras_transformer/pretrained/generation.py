@@ -1,4 +1,4 @@
-"""How a pretrained model generates: a `generation_config.json` as a search, and a search as one."""
+"""Conversion between `generation_config.json` and searches."""
 
 import dataclasses
 from pathlib import Path
@@ -15,7 +15,7 @@ from keras_transformer.types import SPECIAL_IDS, Config
 _Search: TypeAlias = BeamSearch | GreedySearch | SampleSearch
 _Ids: TypeAlias = npt.NDArray[np.int64]
 
-# Names of which only these values, or None, change nothing: no search here does what the others say.
+# Unsupported settings, with the values (besides None) that have no effect.
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("constraints", "dola_layers", "exponential_decay_length_penalty", "max_time"), ()),
     **dict.fromkeys(("force_words_ids", "prompt_lookup_num_tokens", "sequence_bias", "stop_strings"), ()),
@@ -27,13 +27,13 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "remove_invalid_values": (False,),
     "watermarking_config": (),
 }
-# The same of samples: with beams or greedily nothing reads them.
+# The same for sampling; beam and greedy search ignore these settings.
 _NEUTRAL_OF_SAMPLES: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(("epsilon_cutoff", "eta_cutoff", "min_p"), (0.0,)),
     "top_h": (),
     "typical_p": (1.0,),
 }
-# Of the cache, of other ways to decode the same, and of what is returned beside the tokens.
+# Settings that do not change tokens: cache, speculative decoding, additional outputs.
 _OTHERS = (
     "_from_model_config assistant_confidence_threshold assistant_early_exit assistant_lookbehind "
     "cache_config cache_implementation compile_config disable_compile is_assistant "
@@ -43,9 +43,9 @@ _OTHERS = (
     "transformers_version use_cache"
 )
 _UNUSED = frozenset(_OTHERS.split())
-# More beams than this are a mistake, and take all memory.
+# More beams are a mistake, and would exhaust the memory.
 _MAX_BEAMS = 1000
-# What `generate` alone does, by the options of our searches and their rules.
+# The only values of our search options that `generate` supports.
 _ONLY = {
     "length_normalization": "length",
     "cut_off_competes": True,
@@ -59,7 +59,7 @@ _ONLY = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Generation:
-    """The names that a search here follows, with the defaults of transformers."""
+    """Supported settings, with the defaults of `transformers`."""
 
     do_sample: bool = False
     temperature: float = 1.0
@@ -87,10 +87,9 @@ class _Generation:
 
     @classmethod
     def read(cls, table: Config, path: Path, *, is_followed: bool = True) -> "_Generation":
-        """Return what a table of names says.
+        """Read the settings.
 
-        Raises InputError for what no search here can do, unless another search is given, so that this one
-        is not followed.
+        Raises InputError for unsupported ones, unless `is_followed` is False because another search is given.
         """
         others = {name: value for name, value in table.items() if value not in (None, False)}
         _left_out(
@@ -110,9 +109,9 @@ class _Generation:
     def search(
         self, path: Path, original_ids: _Ids, first: tuple[int, ...], longest: int, *, is_given: bool
     ) -> _Search:
-        """Return the search of `generate`, with the ids of our vocabulary; raise InputError for another.
+        """Return the search of `generate` with our ids; raise InputError if it is not supported.
 
-        `first` are our ids that an output begins with, which with `is_given` no score counts.
+        `first` are our ids that an output starts with. With `is_given`, they do not count in scores.
         """
         ours = {int(theirs): number for number, theirs in enumerate(original_ids) if theirs >= 0}
 
@@ -131,7 +130,7 @@ class _Generation:
         banned = {each[0] for each in bans if len(each) == 1} | {
             *renumbered("suppress_tokens", self.suppress_tokens)
         }
-        # Theirs may write the unknown token, which is no text, unless it is banned.
+        # `generate` may write the unknown token unless it is banned.
         special_ids = SPECIAL_IDS
         if SPECIAL_IDS.unknown not in banned:
             special_ids = SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start)
@@ -142,15 +141,15 @@ class _Generation:
             first = renumbered("forced_bos_token_id", (self.forced_bos_token_id,))
         shortest = self.min_new_tokens
         rules: Config = {
-            # The start token, which counts there, is as many as the end token, which counts here. An output
-            # that has all the tokens that it may have needs no end.
+            # `generate` counts the start token, we count the end token. An output of maximum length needs no
+            # end.
             "min_length": min(self.min_length if shortest is None else shortest + 1, longest),
-            "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # which need no ban
+            "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # never generated anyway
             "banned_first_token_ids": renumbered("begin_suppress_tokens", self.begin_suppress_tokens),
             "banned_sequences": tuple(each for each in bans if len(each) > 1),
             "first_token_ids": first,
             "force_end": self.forced_eos_token_id is not None,
-            # What is longer than an output never comes twice.
+            # An n-gram longer than the output cannot repeat.
             "no_repeat_ngram_size": self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0,
             "repetition_penalty": self.repetition_penalty,
         }
@@ -160,7 +159,7 @@ class _Generation:
             "special_ids": special_ids,
         }
         if self.renormalize_logits:
-            # The probability of what is banned is shared out: in a trained model it is next to none.
+            # Renormalizing after bans hardly changes the scores of a trained model.
             _left_out(path, ["renormalize_logits=True"])
         try:
             return self._kind(path, {**options, "constraints": Constraints(**rules)})
@@ -179,7 +178,7 @@ class _Generation:
                 raise _unknown_search(path, "do_sample", f"False with num_beams={self.num_beams}", True)
             options |= {"early_stopping": self.early_stopping, "cut_off_competes": True}
             return BeamSearch(self.num_beams, **options)
-        if self.repetition_penalty != 1.0:  # there it is one of logits, here of log-probabilities
+        if self.repetition_penalty != 1.0:  # `generate` applies it to logits, we to log-probabilities
             raise _unknown_search(path, "repetition_penalty", "1.0 without beams", self.repetition_penalty)
         if not self.do_sample:
             return GreedySearch(**options)
@@ -200,14 +199,14 @@ def _unknown_search(path: Path, name: str, wanted: str, received: object) -> Inp
 
 
 def _written_search(search: object, ids: _Ids, max_length: int) -> Config:
-    """Return the inverse of `_Generation.search`; raise ValueError for what `generate` cannot do."""
+    """Return the settings of a search; raise ValueError for what `generate` does not support."""
     if not isinstance(search, BeamSearch | GreedySearch):
         raise ValueError(
             f"`search` must be a BeamSearch or a GreedySearch. Received: a {type(search).__name__}."
         )
     rules, special = search.constraints, search.special_ids or SPECIAL_IDS
     options = {**_fields(search), **_fields(rules)}
-    if options["length_penalty"] == 0:  # both normalizations are the same
+    if options["length_penalty"] == 0:  # both normalizations are equal
         options["length_normalization"] = "length"
     if options.get("num_hypotheses") == search.beam_size:
         options["num_hypotheses"] = None
@@ -225,7 +224,7 @@ def _written_search(search: object, ids: _Ids, max_length: int) -> Config:
 
     never = (special.pad, special.unknown, special.start, *rules.banned_token_ids)
     return {
-        "max_length": max_length + 1,  # which counts the start token
+        "max_length": max_length + 1,  # includes the start token
         "min_length": rules.min_length,
         "num_beams": search.beam_size,
         "length_penalty": search.length_penalty,

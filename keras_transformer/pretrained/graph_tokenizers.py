@@ -1,4 +1,4 @@
-"""Tokenizers in the graph that only pretrained models have: pieces by name, and bytes."""
+"""TensorFlow tokenizers of pretrained models: SentencePiece with a separate vocabulary, and bytes."""
 
 import base64
 import dataclasses
@@ -11,25 +11,25 @@ from keras_transformer.types import SPECIAL_IDS
 
 
 class _NamedPieceTokenizer(AdaptedTokenizer):
-    """SentencePiece whose pieces have their ids by name, from a vocabulary of its own."""
+    """SentencePiece tokenizer whose ids come from a separate vocabulary."""
 
     kind: ClassVar[str] = "named_pieces"
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Spec(AdaptedTokenizer.Spec):
-        """A vocabulary and a SentencePiece model."""
+        """Vocabulary and SentencePiece model."""
 
         proto: str
-        """The model, in Base64."""
+        """SentencePiece model in Base64."""
         has_spaces: bool = False
-        """Whether all white space is a space, which else the model says."""
+        """Whether all white space counts as a space. Otherwise the model decides."""
         has_codes: bool = False
-        """Whether `>>deu<<` at the start of a text is one token."""
+        """Whether a language code such as `>>deu<<` at the start of a text is one token."""
 
     spec: Spec
 
     def load(self) -> None:
-        # Not the layer of KerasHub, which joins ids only.
+        # Not KerasHub's layer, which decodes only ids.
         from tensorflow_text import SentencepieceTokenizer
 
         pieces, hidden = self.spec.pieces, {*self.spec.hidden}
@@ -38,9 +38,9 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
         entries = tf.lookup.KeyValueTensorInitializer(
             tf.constant(list(numbers), tf.string), tf.constant(list(numbers.values()), tf.int32)
         )
-        # What is no piece, or never in a text, is unknown.
+        # All other pieces, and hidden ones, are unknown.
         unknown = pieces.index(self.spec.special[SPECIAL_IDS.unknown][0])
-        self._numbers = tf.lookup.StaticHashTable(entries, unknown)
+        self._ids_by_piece = tf.lookup.StaticHashTable(entries, unknown)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
         if self.spec.has_spaces:
@@ -53,16 +53,16 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
             codes = tf.ragged.boolean_mask(codes[:, tf.newaxis], is_coded[:, tf.newaxis])
             rest = self._model.tokenize(tf.strings.regex_replace(texts, "(?s)^>>.*?<<", ""))
             names = tf.concat([codes, rest], axis=1)
-        return names.with_flat_values(self._numbers.lookup(names.flat_values))
+        return names.with_flat_values(self._ids_by_piece.lookup(names.flat_values))
 
     def join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         texts = self._model.detokenize(tf.gather(tf.constant(self.spec.pieces), token_ids))
-        # Pieces that this model does not know, of the other language, keep their mark.
+        # Pieces that this model does not know (of the other language) keep their space symbol.
         return tf.strings.strip(tf.strings.regex_replace(texts, "\u2581", " "))
 
 
 class _ByteTokenizer(AdaptedTokenizer):
-    """The bytes of a text, whose ids follow each other."""
+    """Tokenizer of bytes with consecutive ids."""
 
     kind: ClassVar[str] = "bytes"
     needs_tensorflow_text = False

@@ -1,4 +1,4 @@
-"""Directories of the Hugging Face hub as tasks, and tasks as directories."""
+"""Conversion between Hugging Face model directories and tasks."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ from keras_transformer.types import SPECIAL_IDS
 _Ids: TypeAlias = npt.NDArray[np.int64]
 _LOGGER = logging.getLogger(__name__)
 
-# By `model_type`.
+# Families by `model_type`.
 _FAMILIES: dict[str, type[_EncoderDecoder] | type[_EncoderFamily]] = {
     "bart": _Bart,
     "bert": _Bert,
@@ -53,15 +53,15 @@ _FAMILIES: dict[str, type[_EncoderDecoder] | type[_EncoderFamily]] = {
     "umt5": _UMT5,
     "whisper": _Whisper,
 }
-# Those that a model of ours can become, first the simpler one; the others are special cases of these.
+# Families to which a model can be exported, simplest first.
 _WRITTEN = ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "umt5")
 _TOKENIZERS = {**_READERS, "WhisperTokenizer": _read_whisper}
-# Where a directory names no class of tokenizers, or one that says nothing.
+# Tokenizer classes that do not identify the tokenizer.
 _ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
 _WORD_LEVEL = "WordLevel"
-# Further classes of tokenizers that belong to one family.
+# Other tokenizer classes that identify a family.
 _OTHER_CLASSES = {"m2m_100": ("NllbTokenizer",), "mbart": ("MBart50Tokenizer",)}
-# Where neither the model nor its configuration has a limit.
+# Default limits of source and output, in tokens.
 _LENGTHS = 512, 256
 
 
@@ -73,37 +73,36 @@ def from_hugging_face(
     revision: str | None = None,
     **options: Any,
 ) -> Translator | TextClassifier | TextTagger:
-    """Read a pretrained model: Marian, the BARTs, Pegasus, M2M100, NLLB, the T5s, Whisper, and the BERTs.
+    """Load a pretrained Hugging Face model as a task.
 
-    An encoder-decoder is a translator. It has the tokenizers, the weights and the search of the original, so
-    that it gives its outputs: beams, samples, length penalty, forced and banned tokens are those of
-    `generation_config.json`. Padding is never generated. `save` makes it a directory that every command
-    reads.
+    Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
+    `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
+    samples, length penalty, forced and banned tokens come from `generation_config.json`. Only the padding
+    token is never generated. `save` writes a directory that all commands read.
 
-    BERT, DistilBERT and RoBERTa are a `TextClassifier` or a `TextTagger`, with the labels of the
-    configuration. Of a plain encoder `labels` or `tags` are those of new logits, to be trained.
+    Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
+    configuration. For a plain encoder, pass `labels` or `tags`; it gets new, untrained logits.
 
-    What changes the outputs and is not known here is refused by name. What does not is left out, and a
-    message names it. Weights are read from safetensors; from a pickle only where torch is installed, and only
-    tensors. Of a model on the hub only one form of the weights is downloaded.
+    An unsupported setting that changes outputs is an error that names it; one that does not is logged and
+    ignored. Weights are read from safetensors; pickle files need torch, and only tensors are read from them.
 
     Args:
-        source: A directory as the hub has it; or the name of a model on the hub, which needs the package
-            `huggingface_hub`.
-        source_language: Of a model of many languages, see `read_tokenizers`.
-        target_language: Likewise.
-        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
-        **options: Arguments of the task that replace those of the directory. Of a `Translator` `search`,
-            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`; a search without
-            `first_token_ids` gets the token of the target language where the model needs one. Of the others
-            `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
+        source: Local directory in the format of the Hub, or a model name on the Hub (needs the package
+            `huggingface_hub`). Only one format of the weights is downloaded.
+        source_language: For multilingual models; see `read_tokenizers`.
+        target_language: For multilingual models; see `read_tokenizers`.
+        revision: Branch, tag or commit on the Hub. Defaults to the main branch.
+        **options: Arguments of the task that override those of the directory. For a `Translator`: `search`,
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. If the model
+            needs the token of the target language first, it is added to a `search` without `first_token_ids`.
+            Otherwise: `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:
         The task.
 
     Raises:
-        InputError: If the model is of another architecture, a file is missing or damaged, or an option that
-            changes the outputs is not known here.
+        InputError: If the architecture is not supported, a file is missing or damaged, or a setting that
+            changes outputs is not supported.
 
     Example:
         ```python
@@ -124,17 +123,17 @@ def from_hugging_face(
     first, second = (options.get(name) for name in ("source_tokenizer", "target_tokenizer"))
     if first is None or second is None:
         first, second = _tokenizers(files, source_language, target_language)
-    # The search comes before the weights, since it is quickly refused.
+    # Build the search before loading weights, because it may fail.
     of_target = tuple(second.prefix_ids) if family.begins_with_language else ()
     is_text = isinstance(Source.of(first), TextSource)
-    # Audio has no text that a score could count from: the first tokens are given.
-    limits = _limits(family, generation) if is_text else _limits_of_speech(family, generation, second)
+    # For audio, the first output tokens are given and do not count in scores.
+    limits = _text_limits(family, generation) if is_text else _audio_limits(family, generation, second)
     search = options.pop("search", None)
     if search is None:
         path = _generation_path(files)
         search = generation.search(path, second.original_ids, of_target, limits[1], is_given=not is_text)
     elif isinstance(search, Search) and of_target and not search.constraints.first_token_ids:
-        # Without its language a model of many writes anything.
+        # Without the language token, the output language would be arbitrary.
         constraints = dataclasses.replace(search.constraints, first_token_ids=of_target)
         search = dataclasses.replace(search, constraints=constraints)
     ids = {"source": first.original_ids} if is_text else {}
@@ -162,24 +161,24 @@ def read_encoder(
     pooling: str | None = None,
     revision: str | None = None,
 ) -> tuple[EncoderModel, Tokenizer]:
-    """Read a pretrained encoder: BERT, DistilBERT and RoBERTa, with what is on top or with new outputs.
+    """Load a pretrained encoder (BERT, DistilBERT, RoBERTa) with its head or with new outputs.
 
     Args:
-        directory: A directory as the hub has it; or the name of a model on the hub, which needs the package
-            `huggingface_hub`.
-        num_outputs: Number of new logits, whose weights are random: of each token, or with `pooling` of each
-            text. Defaults to what the directory has on top: logits of classes, tags or hidden tokens, or
-            vectors of a plain encoder.
-        pooling: `first`, as BERT's classifiers, whose layer before the logits is read where the directory has
-            it; `mean` or `max`. Needs `num_outputs`.
-        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
+        directory: Local directory in the format of the Hub, or a model name on the Hub (needs the package
+            `huggingface_hub`).
+        num_outputs: Number of new logits with random weights: per token, or with `pooling` per text. Defaults
+            to the head of the checkpoint (classes, tags or masked tokens), or to the vectors of a plain
+            encoder.
+        pooling: How to pool tokens for new logits: `"first"` as in BERT's classifiers (the pooler layer is
+            loaded if the checkpoint has it), `"mean"` or `"max"`. Needs `num_outputs`.
+        revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
-        The model, whose inputs are what `tokenizer.padded_ids(texts, model.max_length)` returns, and the
-        tokenizer, see `read_tokenizers`.
+        The model and its tokenizer; see `read_tokenizers`. The model's inputs are
+        `tokenizer.padded_ids(texts, model.max_length)`.
 
     Raises:
-        InputError: As `from_hugging_face`.
+        InputError: As for `from_hugging_face`.
         ValueError: If `pooling` is given without `num_outputs`.
 
     Example:
@@ -207,73 +206,73 @@ def read_tokenizers(
     *,
     revision: str | None = None,
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Read the tokenizers of a pretrained encoder-decoder.
+    """Load the tokenizers of a pretrained encoder-decoder.
 
-    They split texts as the original does, in the graph, are saved, read by `text.load_tokenizer` and exported
-    as all others. **The ids are other ones**, as those of `text.as_tokenizer`; `Tokenizer.original_ids` has
-    the original of each, which orders the rows of an embedding. Both have all ids of the model, also those
-    that no text has.
+    They split texts like the original, as TensorFlow graph operations, and can be saved, loaded with
+    `text.load_tokenizer` and exported like all tokenizers. **Their ids differ from the original's**, as with
+    `text.as_tokenizer`: `Tokenizer.original_ids` maps each id to the original one, to reorder the rows of an
+    embedding. Both tokenizers cover all ids of the model.
 
-    The source of Whisper is audio: in the place of a tokenizer stand its log-mel features, which are those of
-    `WhisperFeatureExtractor`. What the target begins with is what `generate` begins with, `<|notimestamps|>`
-    last, always.
+    The source of Whisper is audio: the first returned object computes log-mel features, equal to those of
+    `WhisperFeatureExtractor`. The target starts with the tokens that `generate` starts with, always ending
+    with `<|notimestamps|>`.
 
-    `config.json` is read too, and `tokenizer_config.json`, `added_tokens.json` and `generation_config.json`
-    where they are there. A `tokenizer.json` takes the place of a SentencePiece model that is missing, as
-    version 5 of `transformers` writes it.
+    `config.json` is required; `tokenizer_config.json`, `added_tokens.json` and `generation_config.json` are
+    read if they exist. Instead of a SentencePiece model, `tokenizer.json` is enough (the format of
+    `transformers` 5).
 
-    A SentencePiece model splits as SentencePiece does. Differences to `transformers` remain:
+    SentencePiece models split exactly like SentencePiece. Differences from `transformers`:
 
-    - special tokens that are written in a text, as `</s>` or `<extra_id_0>`, are text; only a language code
-      of Marian at the start, `>>deu<<`, and tokens that were added to the vocabulary are tokens;
-    - NUL and what is not UTF-8 become U+FFFD;
-    - version 5 of `transformers` has another implementation of SentencePiece for T5, Pegasus, NLLB, mBART and
-      mBART-50, which makes a token of a space at the end, splits at U+0085 (T5), knows no bytes for unknown
-      letters (mT5) and normalizes some rare combining characters otherwise; where two splits have the same
-      score, either may come;
-    - spaces at the ends of a joined text are left out.
+    - Special tokens inside a text, such as `</s>` or `<extra_id_0>`, are plain text, except Marian's language
+      code at the start (`>>deu<<`) and tokens added to the vocabulary.
+    - NUL and invalid UTF-8 become U+FFFD.
+    - Spaces at the ends of a decoded text are removed.
+    - `transformers` 5 reimplements SentencePiece for T5, Pegasus, NLLB, mBART and mBART-50. It makes a token
+      of a space at the end, splits at U+0085 (T5), has no bytes for unknown characters (mT5), normalizes some
+      rare combining characters differently, and may choose another of two splits with equal scores.
 
     Args:
-        directory: What `save_pretrained` wrote, or a download from the hub.
-        source_language: Of M2M100, NLLB and mBART, as their tokenizer names it: `"de"`, `"deu_Latn"`,
-            `"de_DE"`. Its token is put in front of every source, or after its end (mBART). The default is
-            `src_lang` of the configuration. Of Whisper with many languages the one that is spoken, `"de"`;
-            the default is the one that the configuration names or forces, and there is no detection.
-        target_language: The same of the target; the default is `tgt_lang`, or the token that the
-            configuration forces at the start, or starts from. Of a Marian model with many target languages:
-            `"deu"`, whose token is put in front of every source. Of Whisper `"en"`, to translate, or the one
-            that is spoken, to transcribe, which it does by default.
-        revision: Branch, tag or commit of a model on the hub. Defaults to its main branch.
+        directory: Directory written by `save_pretrained`, or a model name on the Hub.
+        source_language: For M2M100, NLLB and mBART: source language code, such as `"de"`, `"deu_Latn"`,
+            `"de_DE"`. Its token is added before each source (mBART: after its end). Defaults to `src_lang` of
+            the configuration. For multilingual Whisper: the spoken language, such as `"de"`. Defaults to the
+            one in the configuration; it is not detected.
+        target_language: For M2M100, NLLB and mBART: target language code. Defaults to `tgt_lang`, or to the
+            first token that the configuration forces or starts from. For Marian models with several target
+            languages: `"deu"`, whose token is added before each source. For Whisper: `"en"` to translate, or
+            the spoken language to transcribe (the default).
+        revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
-        The tokenizer of the source and that of the target.
+        The tokenizers of the source and the target.
 
     Raises:
-        InputError: If a file is missing, damaged or does not fit the others; the tokenizer is none of these,
-            or has tokens that cannot be reproduced; a language is missing or unknown.
+        InputError: If a file is missing, damaged or inconsistent with the others, the tokenizer is not
+            supported or has tokens that cannot be reproduced, or a language is missing or unknown.
     """
     return _tokenizers(_Directory(directory, revision), source_language, target_language)
 
 
 def save_hugging_face(translator: Translator | TextClassifier | TextTagger, directory: str | Path) -> None:
-    """Write the model, the tokenizers and the search of a translator as a directory of `transformers`.
+    """Save a task as a Hugging Face directory for `transformers`.
 
-    A classifier or a tagger that has the options of BERT, DistilBERT or RoBERTa, such as one that was read
-    and trained further, becomes a directory of that family; token types have no part in it.
+    For a translator, `AutoModelForSeq2SeqLM.from_pretrained(directory)` and
+    `AutoTokenizer.from_pretrained(directory)` return the same outputs, and `from_hugging_face` reads the
+    directory again. The family follows from the options of the model: Marian for the architecture of the
+    paper, Pegasus for pre-norm, BART and mBART for learned positions with normalized embeddings, T5 for
+    relative positions. A classifier or tagger needs the options of BERT, DistilBERT or RoBERTa, as after
+    `from_hugging_face` and fine-tuning; its token type embeddings are zero.
 
-    `AutoModelForSeq2SeqLM.from_pretrained(directory)` and `AutoTokenizer.from_pretrained(directory)` give the
-    outputs of this translator, and `from_hugging_face` reads it again. The family is the one that has the
-    options of the model: Marian for the paper's, Pegasus for pre-norm, BART and mBART for learned positions
-    with normalized embeddings, T5 for relative positions. Before the directory appears, it is read again, and
-    must give the logits of the model.
+    The files are verified before the directory appears: they are read back, and the logits compared.
 
     Args:
-        translator: What is written: a translator, a classifier or a tagger.
-        directory: Made by this call, or empty.
+        translator: Translator, classifier or tagger.
+        directory: New or empty directory.
 
     Raises:
-        InputError: If a file cannot be written, or the directory holds something.
-        ValueError: If no model, tokenizer or search there has an option of these; the message names it.
+        InputError: If a file cannot be written, or the directory is not empty.
+        ValueError: If no supported family has an option of the model, tokenizer or search; the message names
+            it.
 
     Example:
         ```python
@@ -352,7 +351,7 @@ def _read_family(files: _Directory) -> _EncoderDecoder | _EncoderFamily:
     try:
         TransformerConfig(**family.options())
     except (TypeError, ValueError) as error:
-        # Of an option of ours, which has another name there.
+        # Add the names that the options have in the file.
         theirs = [name for name, ours in family.names().items() if f"`{ours[0]}`" in str(error)]
         note = f" There: {', '.join(f'`{name}`' for name in theirs)}." if theirs else ""
         raise InputError(f"{path}: {error}{note}") from error
@@ -365,7 +364,7 @@ def _read_family(files: _Directory) -> _EncoderDecoder | _EncoderFamily:
 
 
 def _model_type(files: _Directory) -> str | None:
-    """Return the name of the family; where a configuration has none, its other names may tell."""
+    """Return the family; if `model_type` is missing, infer it from the other settings."""
     kind, given = files.config.get("model_type"), files.config.get("architectures")
     given = given if isinstance(given, list) else []
     if kind is not None:
@@ -391,7 +390,7 @@ def _tokenizer_class(files: _Directory) -> str | None:
 
 def _read_generation(files: _Directory, family: _EncoderDecoder, *, is_followed: bool) -> _Generation:
     path = _generation_path(files)
-    # Older models have its names in `config.json`.
+    # Older models keep generation settings in `config.json`.
     is_old = path.name == "config.json"
     table = {
         name: value
@@ -433,30 +432,30 @@ def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tu
     return readers[name](files, source, target)
 
 
-def _limits(family: _Family, generation: _Generation) -> tuple[int, int]:
-    """Return the tokens of a source and of an output."""
+def _text_limits(family: _Family, generation: _Generation) -> tuple[int, int]:
+    """Return the maximum number of source and output tokens."""
     limit = family.max_length or _LENGTHS[0]
     longest = generation.max_new_tokens
     if longest is None and generation.max_length is not None:
-        longest = generation.max_length - 1  # which counts the start token
+        longest = generation.max_length - 1  # without the start token
     return limit, min(longest or _LENGTHS[1], limit)
 
 
-def _limits_of_speech(family: _Family, generation: _Generation, tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return the frames of a source and the tokens of an output, with those that it begins with."""
+def _audio_limits(family: _Family, generation: _Generation, tokenizer: Tokenizer) -> tuple[int, int]:
+    """Return the maximum number of source frames and output tokens, including the given first tokens."""
     limit, num_first = family.max_length or _LENGTHS[0], len(tokenizer.prefix_ids)
     if generation.max_new_tokens is not None:
         longest = generation.max_new_tokens + num_first
-    else:  # counted after the start token and the first ones, as long as there are positions for all of them
+    else:  # counted after the start and first tokens, within the number of positions
         longest = min((generation.max_length or limit) + num_first, limit - 1)
     return 2 * family.options()["max_source_positions"], longest
 
 
 def _original_ids(tokenizer: Tokenizer) -> _Ids:
-    """Return for each id of ours that of the directory, -1 where the start token has none."""
+    """Return the exported id of each id; -1 if the start token has none."""
     ids: _Ids = tokenizer.original_ids
     others = np.delete(ids, SPECIAL_IDS.start)
-    # Tokenizers of other libraries need not have all special tokens.
+    # Tokenizers of other libraries may lack special tokens; keep our ids then.
     is_whole = others.min() >= 0 and len({*others.tolist()}) == len(others)
     return ids if is_whole else np.arange(tokenizer.vocabulary_size)
 
@@ -473,7 +472,7 @@ def _checked_model(model: object) -> Transformer:
 
 
 def _start(model: Transformer, ids: dict[str, _Ids]) -> tuple[int, dict[str, _Ids]]:
-    """Return the id that decoding starts from there, and the ids, of which it may be a new one."""
+    """Return the exported id of the start token, and all exported ids with a new one if needed."""
     target = ids["target"]
     if target[SPECIAL_IDS.start] >= 0:
         return int(target[SPECIAL_IDS.start]), ids
@@ -481,7 +480,7 @@ def _start(model: Transformer, ids: dict[str, _Ids]) -> tuple[int, dict[str, _Id
     same = (table == table[SPECIAL_IDS.start]).all(axis=1) & (target >= 0)
     if same.any():
         return int(target[np.argmax(same)]), ids
-    # It was trained further, and has become a token of its own.
+    # Training changed the start embedding, so it needs its own row.
     new = target.copy()
     new[SPECIAL_IDS.start] = target.max() + 1
     is_one = np.array_equal(ids["source"], target)
@@ -489,7 +488,7 @@ def _start(model: Transformer, ids: dict[str, _Ids]) -> tuple[int, dict[str, _Id
 
 
 def _check_equal(model: Transformer, again: Transformer) -> None:
-    """Raise ValueError unless what was written gives the logits of the model."""
+    """Raise ValueError unless the exported model returns the same logits."""
     if model.output_projection.compute_dtype != "float32":
         model = model.with_dtype("float32")
     draw, length = np.random.default_rng(0), min(8, model.max_length or 8)
@@ -500,7 +499,7 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
         ops.convert_to_numpy(each({"encoder_token_ids": source, "decoder_token_ids": target}))
         for each in (model, again)
     )
-    # It is never generated, and not every family can say so.
+    # The start token is never generated, but not every family can store its bias.
     wanted, logits = (np.delete(each, SPECIAL_IDS.start, axis=-1) for each in (wanted, logits))
     epsilons = again.config.layer_norm_epsilon, model.config.layer_norm_epsilon
     _check_close(wanted, logits, "layer_norm_epsilon={} in place of {}".format(*epsilons))

@@ -1,6 +1,6 @@
-"""The languages of pretrained tokenizers, in the order of their ids."""
+"""Language codes of pretrained multilingual tokenizers, ordered by token id."""
 
-# No file lists the languages, whose ids follow each other.
+# No file of the models lists the languages; their ids are consecutive.
 _LANGUAGES = {
     "m2m100": (
         "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he "
@@ -12,7 +12,7 @@ _LANGUAGES = {
         "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV "
         "my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN"
     ),
-    # After those of mBART.
+    # Follow the languages of mBART.
     "mbart50": (
         "af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX "
         "sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
@@ -40,7 +40,7 @@ _LANGUAGES = {
     ),
 }
 
-# The codes of the languages of Whisper with their names, of which several may be one to it.
+# Codes and names of Whisper's languages; several names may have one code.
 _NAMED = (
     "en=english zh=chinese,mandarin de=german es=spanish,castilian ru=russian ko=korean fr=french "
     "ja=japanese pt=portuguese tr=turkish pl=polish ca=catalan,valencian nl=dutch,flemish ar=arabic "
@@ -62,7 +62,7 @@ _SPOKEN = {name.replace("_", " "): code for code, names in _PAIRS for name in na
 
 
 def _spoken_code(language: str | None) -> str | None:
-    """Return the code of a language of Whisper, given that, its name or its token."""
+    """Return Whisper's language code for a code, a name or a token."""
     if language is None:
         return None
     name = language.removeprefix("<|").removesuffix("|>").lower()

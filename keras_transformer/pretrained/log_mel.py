@@ -1,4 +1,4 @@
-"""Log-mel features of audio, in the graph: what a model of speech has in place of a source tokenizer."""
+"""Log-mel features of audio as TensorFlow operations, for speech models."""
 
 import json
 import math
@@ -16,18 +16,18 @@ from keras_transformer.types import Columns, Shape, Value
 
 _Batch: TypeAlias = tuple[tf.Tensor, ...]
 
-_RATE = 16_000  # samples in a second
-_HOP = 160  # samples from one frame to the next
-_WIDTH = 400  # samples of a window
+_RATE = 16_000  # samples per second
+_HOP = 160  # samples between frames
+_WIDTH = 400  # samples per window
 _HIGHEST = 8_000.0  # Hertz
-# The least power of which there is a logarithm, and how far below the loudest a feature may be.
+# Minimum power, and range of the features below the loudest one (in powers of 10).
 _FLOOR, _RANGE = 1e-10, 8.0
-# The scale of mels is linear up to 1000 Hertz, and logarithmic above.
+# The mel scale is linear up to 1000 Hz and logarithmic above.
 _BREAK, _PER_MEL, _STEP = 1000.0, 200.0 / 3.0, math.log(6.4) / 27.0
 
 
 class _LogMel(Reader):
-    """Frames in place of token ids: 100 for each second of audio at 16 kHz, as Whisper reads them."""
+    """Log-mel features as in Whisper: 100 frames per second of 16 kHz audio."""
 
     kind: ClassVar[str] = "log_mel"
     vocabulary_file: ClassVar[str] = "features.json"
@@ -38,26 +38,26 @@ class _LogMel(Reader):
         self._filters = tf.constant(_mel_filters(num_mels), tf.float64)
 
     def frames(self, samples: tf.Tensor, max_length: int) -> tf.Tensor:
-        """Turn samples `(b, n)` into frames `(b, s, w)`, of which silence fills up all after the audio."""
+        """Return frames `(b, s, w)` of samples `(b, n)`, padded with silence."""
         num_samples = self.seconds * _RATE
         samples = tf.cast(samples, tf.float32)[:, : self.longest(max_length)]
         samples = tf.pad(samples, [[0, 0], [0, num_samples - tf.shape(samples)[1]]])
         samples = tf.ensure_shape(samples, [None, num_samples])
-        # One after the other, since windows take many times the memory of their samples.
+        # One recording at a time: windows need many times the memory of the samples.
         frames = tf.map_fn(self._frames, samples)
         return tf.reshape(frames, [-1, num_samples // _HOP, self.num_mels])
 
     def longest(self, max_length: int) -> int:
-        """Return how many samples are read."""
+        """Return the maximum number of samples that are read."""
         return min(self.seconds * _RATE, max_length * _HOP)
 
     def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Name what an encoder with two convolutions makes of frames `(b, s, w)`: by its time, in seconds."""
+        """Return the time of each encoder position of frames `(b, s, w)`, in seconds."""
         times = tf.strings.as_string(tf.range(0, tf.shape(token_ids)[1], 2) / 100, precision=2)
         return tf.tile(times[None], [tf.shape(token_ids)[0], 1])
 
     def _frames(self, samples: tf.Tensor) -> tf.Tensor:
-        # (n,) -> (s, 201) -> (s, w). In float64, since a quiet band stands next to one that is 1e8 louder.
+        # (n,) -> (s, 201) -> (s, w). In float64: neighboring bands may differ by a factor of 1e8.
         samples = tf.pad(tf.cast(samples, tf.float64), [[_WIDTH // 2, _WIDTH // 2]], "REFLECT")
         window = tf.signal.hann_window(_WIDTH, periodic=True, dtype=tf.float64)
         windows = tf.signal.frame(samples, _WIDTH, _HOP)[:-1] * window
@@ -78,20 +78,20 @@ class _LogMel(Reader):
 
 
 class _Audio(Source):
-    """Samples at 16 kHz, whose log-mel features a model reads."""
+    """Audio source: samples at 16 kHz, read as log-mel features."""
 
     reader = _LogMel
     columns: ClassVar[Columns] = {"audio": ("float32", 2)}
     unit = "frames"
-    # The least audio, and silence.
+    # The shortest audio, and silence.
     hard_values = (np.ones(1, "float32"), np.zeros(700, "float32"))
 
     def __init__(self, reader: _LogMel) -> None:
         self._features = reader
         self.about = (
-            "`audio` is a row of samples from -1 to 1 for each recording, mono, 16 kHz, with zeros behind\n"
-            f"the shorter ones; the first {reader.seconds} seconds of each are read. Log-mel features are\n"
-            "computed in the graph."
+            "`audio` has one row of samples per recording: mono, 16 kHz, from -1 to 1, padded with zeros\n"
+            f"at the end. The first {reader.seconds} seconds of each are read. The graph computes the\n"
+            "log-mel features."
         )
 
     @property
@@ -118,7 +118,7 @@ class _Audio(Source):
             )
         arrays = [np.asarray(samples) for samples in values]
         for row, samples in enumerate(arrays):
-            # Whole numbers would be those of a file, up to 32767.
+            # Integers would be raw samples of a file, up to 32767.
             if samples.dtype.kind != "f" or samples.ndim != 1:
                 received = f"{argument}[{row}] of {samples.dtype} and shape {samples.shape}"
                 raise TypeError(
@@ -138,12 +138,12 @@ class _Audio(Source):
 
     def read(self, columns: _Batch, max_length: int) -> tuple[_Batch, tf.Tensor]:
         [samples] = columns
-        # Zeros are the padding of a batch, too.
+        # Zeros may be padding.
         is_cut = tf.reduce_any(samples[:, self._features.longest(max_length) :] != 0, axis=1)
         return (self._features.frames(samples, max_length),), is_cut
 
     def is_empty(self, columns: _Batch) -> tf.Tensor:
-        # In a batch nothing tells silence from no audio.
+        # In a batch, silence and missing audio look the same.
         return tf.zeros(tf.shape(columns[0])[:1], "bool")
 
     def tokens(self, inputs: _Batch) -> tf.Tensor:
@@ -151,7 +151,7 @@ class _Audio(Source):
 
 
 def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:
-    """Return triangles of equal area over the frequencies, `(201, w)`, as Slaney's toolbox has them."""
+    """Return triangular filters of equal area over the frequencies, `(201, w)` (Slaney's mel scale)."""
     edges = _hertz(np.linspace(0.0, _BREAK / _PER_MEL + math.log(_HIGHEST / _BREAK) / _STEP, num_mels + 2))
     frequencies = np.linspace(0.0, _RATE / 2, _WIDTH // 2 + 1)[:, None]
     left, center, right = edges[:-2], edges[1:-1], edges[2:]

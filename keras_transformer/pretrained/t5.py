@@ -1,4 +1,4 @@
-"""T5, its version 1.1, and the families that differ from it in a few options."""
+"""T5 family: T5, T5 1.1, mT5, UMT5."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from keras_transformer.types import Config
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _T5(_EncoderDecoder):
-    """Pre-norm of root mean squares, no biases, relative positions, scores without scaling."""
+    """T5: pre-norm with RMS normalization, no biases, relative positions, unscaled attention."""
 
     vocab_size: int = 32128
     d_model: int = _option(512, "hidden_dim")
@@ -47,7 +47,7 @@ class _T5(_EncoderDecoder):
     tables: ClassVar[Mapping[str, tuple[str, ...]]] = _tables("")
     has_output_bias: ClassVar[bool] = False
     prefix: ClassVar[str] = ""
-    # The layer whose table of relative positions a layer has: the first's is that of the whole stack.
+    # Relative position table of a layer: the whole stack shares that of its first layer.
     position_table: ClassVar[str] = "block.0.layer.0.SelfAttention.relative_attention_bias"
 
     @property
@@ -56,7 +56,7 @@ class _T5(_EncoderDecoder):
 
     @property
     def _activation(self) -> str:
-        # Only with a gate does GELU mean the approximation.
+        # In gated networks, "gelu" is the tanh approximation.
         name = self.feed_forward_proj.removeprefix("gated-")
         return "gelu_new" if self.feed_forward_proj == "gated-gelu" else name
 
@@ -82,15 +82,15 @@ class _T5(_EncoderDecoder):
         return {
             **super().fields(options),
             "feed_forward_proj": gate + ("gelu" if gate and name == "gelu_new" else name),
-            # Says that the logits are scaled, as embeddings are that share their table.
+            # Scales the logits, like embeddings that share their table.
             "tie_word_embeddings": options["tie_output"] and options["scale_embeddings"],
         }
 
     def scales(self) -> _Scales:
-        # Which of the two a model is, T5 or its version 1.1, followed from the tie in older files.
+        # T5 scales the logits and T5 1.1 does not. In older files, tied tables imply T5.
         is_scaled = self.scale_decoder_outputs
         is_scaled = self.tie_word_embeddings if is_scaled is None else is_scaled
-        # Our attention divides its scores by the root of the width of a head, T5 does not.
+        # Our attention divides scores by the square root of the head width; T5 does not.
         return _Scales(logits=self.d_model**-0.5 if is_scaled else 1.0, queries=self.d_kv**0.5)
 
     def layer_names(self, stack: str) -> dict[str, str]:
@@ -113,7 +113,7 @@ class _T5(_EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _MT5(_T5):
-    """T5 1.1 for many languages: its logits are never scaled."""
+    """mT5: multilingual T5 1.1, whose logits are never scaled."""
 
     vocab_size: int = 250112
     d_ff: int = 1024
@@ -129,7 +129,7 @@ class _MT5(_T5):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _UMT5(_T5):
-    """T5 1.1 for many languages, with a table of relative positions for each layer."""
+    """UMT5: multilingual T5 1.1 with a relative position table in each layer."""
 
     vocab_size: int = 250112
     d_ff: int = 1024

@@ -1,4 +1,4 @@
-"""The JSON files of a tokenizer: its settings, the tokens that were added, and its SentencePiece model."""
+"""JSON files of a tokenizer: settings, added tokens, and `tokenizer.json` as a SentencePiece model."""
 
 import base64
 import binascii
@@ -13,12 +13,12 @@ from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory, _typed
 from keras_transformer.types import Config
 
 _SETTINGS, _FAST = "tokenizer_config.json", "tokenizer.json"
-_SPACE = "\u2581"  # what stands for a space in pieces
+_SPACE = "\u2581"  # symbol of a space in pieces
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings:
-    """The names of `tokenizer_config.json` that change ids, with the defaults of transformers."""
+    """Settings of `tokenizer_config.json` that change ids, with the defaults of `transformers`."""
 
     tokenizer_class: str | None = None
     add_prefix_space: bool = False
@@ -31,7 +31,7 @@ class _Settings:
     tgt_lang: str | None = None
 
     def number(self, files: _Directory, name: str, default: int) -> int:
-        """Return a number of tokens."""
+        """Return a setting that is a number of tokens."""
         value: int | None = getattr(self, name)
         value = default if value is None else value
         if not 0 <= value <= _MAX_ROWS:
@@ -42,7 +42,7 @@ class _Settings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _AddedToken:
-    """A token besides those of the model that splits texts."""
+    """Token added to those of the splitting model."""
 
     id: int
     content: str
@@ -61,7 +61,7 @@ def _read_settings(files: _Directory) -> _Settings:
 
 
 def _added_tokens(files: _Directory) -> list[_AddedToken]:
-    """Return the added tokens in the order of their ids, of the three files that may have them."""
+    """Return the added tokens of all three possible files, ordered by id."""
     found: dict[int, _AddedToken] = {}
     for path, tables in _added_tables(files):
         names = {field.name for field in dataclasses.fields(_AddedToken)}
@@ -119,8 +119,8 @@ class _BytePairs:
     byte_fallback: bool = False
 
 
-def _has_fast_alone(files: _Directory, name: str) -> bool:
-    """Return whether a directory has `tokenizer.json` in place of a file."""
+def _has_only_fast(files: _Directory, name: str) -> bool:
+    """Return whether the directory has `tokenizer.json` instead of the given file."""
     return not (files.path / name).exists() and (files.path / _FAST).exists()
 
 
@@ -138,9 +138,9 @@ def _fast_model(files: _Directory) -> _Unigram | _BytePairs:
 
 
 def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
-    """Return the SentencePiece model that splits as a `tokenizer.json`, in Base64, and its pieces.
+    """Convert `tokenizer.json` into a SentencePiece model.
 
-    Besides, whether all white space is a space for it, which is else a part of the model.
+    Returns the model in Base64, its pieces, and whether all white space counts as a space.
     """
     from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
@@ -167,7 +167,7 @@ def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
     content = proto.SerializeToString()
     try:
         SentencePieceProcessor(model_proto=content)
-    except RuntimeError as error:  # a piece is there twice, or empty
+    except RuntimeError as error:  # for example a duplicate or empty piece
         message = " ".join(str(error).split())
         raise InputError(f"{path}: `vocab` must be that of a SentencePiece model: {message:.200}.") from error
     return base64.b64encode(content).decode(), pieces, has_words and not characters
@@ -176,7 +176,7 @@ def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
 def _scored_pieces(
     files: _Directory, path: Path, model: _Unigram | _BytePairs
 ) -> tuple[list[str], list[float | None], int]:
-    """Return pieces, their scores, None for what no text becomes, and the id of the unknown token."""
+    """Return pieces, scores (None for pieces that no text contains), and the id of the unknown token."""
     if isinstance(model, _Unigram):
         pieces = [piece for piece, _ in model.vocab]
         if not 0 <= model.unk_id < len(pieces):
@@ -190,7 +190,7 @@ def _scored_pieces(
     ranks: dict[str, int] = {}
     for merge in model.merges:
         ranks.setdefault(merge.replace(" ", "") if isinstance(merge, str) else "".join(merge), len(ranks))
-    # SentencePiece merges what makes the piece of the highest score. Letters are merged from nothing.
+    # SentencePiece merges pairs by the highest score of the result. Characters need no merge.
     scores = [
         -float(ranks[piece]) if piece in ranks else 0.0 if len(piece) == 1 else None for piece in pieces
     ]
@@ -198,7 +198,7 @@ def _scored_pieces(
 
 
 def _steps(path: Path, table: Config, name: str, inner: str) -> Iterator[Config]:
-    """Yield the steps of a part of a `tokenizer.json`, which may be a sequence of parts."""
+    """Yield the steps of a part of `tokenizer.json`, which may be a sequence."""
     step = table.get(name)
     if step is None:
         return
@@ -212,10 +212,10 @@ def _steps(path: Path, table: Config, name: str, inner: str) -> Iterator[Config]
 
 
 def _normalizer(path: Path, table: Config) -> bytes:
-    """Return the table of characters of a SentencePiece model; raise InputError for what is none of it."""
+    """Return the character table of the normalizer; raise InputError if it is not SentencePiece's."""
     characters = b""
     for step in _steps(path, table, "normalizer", "normalizers"):
-        # What follows is a part of SentencePiece: several spaces are one, and none at the ends.
+        # SentencePiece itself collapses and strips spaces.
         is_spaces = step.get("type") in ("Replace", "Strip") and step.get("content", " ") in (" ", _SPACE)
         if step.get("type") == "Precompiled":
             try:

@@ -1,4 +1,4 @@
-"""Tokenizers of pretrained models: the files of a directory as tokenizers here, and tokenizers as files."""
+"""Import and export of pretrained tokenizers."""
 
 import base64
 import contextlib
@@ -22,7 +22,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _BytePairs,
     _fast_model,
     _fast_sentence_piece,
-    _has_fast_alone,
+    _has_only_fast,
     _read_settings,
     _steps,
 )
@@ -35,10 +35,10 @@ _Files: TypeAlias = tuple[dict[str, bytes], Config]
 
 _PAD, _UNKNOWN, _START, _END, _MASK = "<pad>", "<unk>", "<s>", "</s>", "<mask>"
 _SPECIAL = ((_PAD,), (_UNKNOWN,), (_START,), (_END,))
-_FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # where SentencePiece has three others
-_OTHER_START = "<start>"  # where another token is named `_START`
-_NO_TOKEN = "<no token {}>"  # a row of the table that has none
-# By the class that puts them in front of texts: their form as tokens, and the languages.
+_FAIRSEQ = (_START, _PAD, _END, _UNKNOWN)  # replaces the first three pieces of SentencePiece
+_OTHER_START = "<start>"  # if another token is named `_START`
+_NO_TOKEN = "<no token {}>"  # for a row of the embedding without a token
+# Multilingual tokenizer classes: format of the language tokens, and the languages.
 _LANGUAGE_CLASSES = {
     "M2M100Tokenizer": ("__{}__", "m2m100"),
     "MBart50Tokenizer": ("{}", "mbart mbart50"),
@@ -55,7 +55,7 @@ def _vocabulary(
     size: str = "vocab_size",
     special: Sequence[tuple[str, ...]] | None = None,
 ) -> Config:
-    """Return the fields of a `Spec` with all ids of the model, with tokens that are added to the pieces."""
+    """Return the fields of a `Spec` that cover all ids of the model, including added tokens."""
     rows = files.config.get(size)
     pieces, never_text, split = [*pieces], [*hidden, _START, _MASK], []
     limit = _MAX_ROWS if type(rows) is not int else min(rows, _MAX_ROWS)
@@ -63,13 +63,13 @@ def _vocabulary(
     for token in _added_tokens(files):
         number, name = token.id, token.content
         if number >= max(limit, len(pieces)):
-            # The model has no row for it, which only matters where a text can become it.
+            # The model has no row for it; an error only if a text can contain it.
             _check_unwritten(files, [name] if not token.special else [], limit, size)
             continue
         pieces += [_NO_TOKEN.format(at) for at in range(len(pieces), number + 1)]
         is_new = pieces[number] != name
         if is_new and not token.special and not pieces[number].startswith("<no token "):
-            wanted = f"the added token {name!r} must have an id of its own"
+            wanted = f"the added token {name!r} must have a separate id"
             raise InputError(f"{files.path}: {wanted}. Received: {number}, that of {pieces[number]!r}.")
         pieces[number] = name
         never_text += [name] * token.special
@@ -82,11 +82,11 @@ def _vocabulary(
     if type(rows) is not int or not 0 < rows <= _MAX_ROWS:
         wanted = f"`{size}` must be from 1 to {_MAX_ROWS}"
         raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {rows!r}.")
-    # Some models have no row for tokens that no text has, as <mask>.
+    # Some models have no row for tokens that never occur in a text, such as <mask>.
     _check_unwritten(files, [piece for piece in pieces[rows:] if piece not in never_text], rows, size)
     pieces = [*pieces[:rows], *(_NO_TOKEN.format(at) for at in range(len(pieces), rows))]
     if special is None:
-        # Our own models start from a token that is no text.
+        # Models exported by this package start from their own token.
         start = files.config.get("decoder_start_token_id")
         is_start = _START in pieces and pieces.index(_START) == start
         special = [names if names != (_START,) or is_start else () for names in _SPECIAL]
@@ -108,11 +108,11 @@ def _check_unwritten(files: _Directory, texts: Sequence[str], rows: int, size: s
 
 
 def _split_model(files: _Directory, name: str, first: Sequence[str] = ()) -> tuple[Config, list[str], bool]:
-    """Return fields of a `Spec`, the pieces, and whether these have all ids of the model.
+    """Return fields of a `Spec`, the pieces, and whether the pieces cover all ids of the model.
 
-    They are in a SentencePiece model, or else in `tokenizer.json`, which has no pieces for other ids to add.
+    A SentencePiece model covers only its own pieces; `tokenizer.json`, read if there is none, covers all.
     """
-    if not _has_fast_alone(files, name):
+    if not _has_only_fast(files, name):
         proto, pieces = files.sentence_piece(name, first)
         return {"proto": proto}, pieces, False
     proto, pieces, has_spaces = _fast_sentence_piece(files)
@@ -125,14 +125,14 @@ def _named_pieces(vocabulary: Config, **others: Any) -> Tokenizer:
 
 
 def _own_subwords(spec: _NamedPieceTokenizer.Spec) -> SubwordTokenizer | None:
-    """Return the tokenizer of this package that was written as one of Marian; None for others."""
+    """Return the `SubwordTokenizer` that was exported as Marian's; None for other tokenizers."""
     if not spec.special[SPECIAL_IDS.start]:
         return None
-    # Decoding starts from a token of its own; that others begin with the same tokens is not known.
+    # Recognized by its start token and its pieces.
     with contextlib.suppress(ValueError):
         own, first = SubwordTokenizer(base64.b64decode(spec.proto)), len(SPECIAL_TOKENS)
         names = [piece.decode() for piece in own.tokens([list(range(own.vocabulary_size))]).numpy()[0]]
-        # A table may have more rows, without tokens.
+        # The embedding may have more rows, without tokens.
         pieces = [piece for piece in spec.pieces if not piece.startswith("<no token ")]
         return own if names[first:] == pieces[first:] else None
     return None
@@ -192,7 +192,7 @@ def _read_pegasus(files: _Directory, source: str | None, target: str | None) -> 
 def _read_with_languages(
     name: str, files: _Directory, source: str | None, target: str | None
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Read tokenizers that put the token of a language in front of each text, or after its end."""
+    """Read tokenizers that add a language token before each text, or after its end."""
     is_last, settings = name == "MBartTokenizer", _read_settings(files)
     tokens = _language_tokens(name)
     if name == "M2M100Tokenizer":
@@ -209,7 +209,7 @@ def _read_with_languages(
         pieces = pieces if is_whole else [*_FAIRSEQ, *pieces[3:], *tokens, _MASK]
     form, _ = _LANGUAGE_CLASSES[name]
     first, last = form.split("{}")
-    # A model that was trained further may have more of them.
+    # Fine-tuned models may have more languages.
     tokens |= {
         token.content: token.content.removeprefix(first).removesuffix(last)
         for token in _added_tokens(files)
@@ -228,12 +228,14 @@ def _read_with_languages(
         languages[_language(files, argument, given, languages)]
         for argument, given in (("source_language", source), ("target_language", target))
     )
-    around: list[Config] = [{"prefix": (of_source,)}, {"prefix": (of_target,)}]
-    if is_last:  # the decoder starts from its language
-        around = [{"suffix": (of_source,), "start": of_target}, {"start": of_target}]
-    # Those of others are not read from a text.
+    language_fields: list[Config] = [{"prefix": (of_source,)}, {"prefix": (of_target,)}]
+    if is_last:  # decoding starts from the language token
+        language_fields = [{"suffix": (of_source,), "start": of_target}, {"start": of_target}]
+    # Language tokens inside a text are plain text.
     vocabulary["split_tokens"] = tuple(each for each in vocabulary["split_tokens"] if each not in tokens)
-    return _named_pieces(vocabulary, **model, **around[0]), _named_pieces(vocabulary, **model, **around[1])
+    return _named_pieces(vocabulary, **model, **language_fields[0]), _named_pieces(
+        vocabulary, **model, **language_fields[1]
+    )
 
 
 def _read_bart(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
@@ -244,10 +246,10 @@ def _read_bart(files: _Directory, source: str | None, target: str | None) -> tup
 
 
 def _byte_pairs(files: _Directory) -> tuple[list[str], Config]:
-    """Read the pieces, and the fields of a `Spec` that say how they are merged."""
+    """Read the pieces, and the `Spec` fields of the merges."""
     has_space = _read_settings(files).add_prefix_space
     path = files.path / _FAST
-    if not _has_fast_alone(files, "vocab.json"):
+    if not _has_only_fast(files, "vocab.json"):
         pieces, path = files.vocabulary("vocab.json"), files.path / "merges.txt"
         lines = read_file(path).decode("utf-8", "replace").splitlines()
         merges = [line for line in lines if line.strip() and not line.startswith("#version")]
@@ -290,13 +292,13 @@ _READERS: dict[object, _Reader] = {
     "MT5Tokenizer": _read_t5,
     "MarianTokenizer": _read_marian,
     "PegasusTokenizer": _read_pegasus,
-    "RobertaTokenizer": _read_bart,  # another name of it
+    "RobertaTokenizer": _read_bart,  # the same tokenizer
     "T5Tokenizer": _read_t5,
 }
 
 
 def _language_tokens(name: str) -> dict[str, str]:
-    """Return the language of each token that a class puts around texts, in the order of their ids."""
+    """Return the language of each language token of a class, ordered by id."""
     form, families = _LANGUAGE_CLASSES[name]
     return {form.format(code): code for family in families.split() for code in _LANGUAGES[family].split()}
 
@@ -304,7 +306,7 @@ def _language_tokens(name: str) -> dict[str, str]:
 def _subword_files(
     tokenizers: tuple[Tokenizer, Tokenizer], token_ids: tuple[_Ids, _Ids], max_length: int
 ) -> dict[str, bytes]:
-    """Return the content of each file of the tokenizers of source and target."""
+    """Return the files of the source and target tokenizers, by name."""
     kinds = tuple(tokenizer.kind for tokenizer in tokenizers)
     source, target = map(_written_spec, tokenizers)
     if source is None or target is None or type(source) is not type(target):
@@ -323,7 +325,7 @@ def _subword_files(
         "clean_up_tokenization_spaces": False,
         "model_max_length": max_length,
         **({"bos_token": starts[1]} if starts[1] in vocabularies[1] else {}),
-        # The first says that they are left out of a text, the second that they are special.
+        # The first setting skips them in decoded texts, the second makes them special.
         "additional_special_tokens": [*never_text],
         "added_tokens_decoder": {
             str(number): {"content": piece, "special": piece in never_text}
@@ -336,7 +338,7 @@ def _subword_files(
 
 
 def _written_spec(tokenizer: Tokenizer) -> AdaptedTokenizer.Spec | None:
-    """Return how a tokenizer splits; None if no class there does so."""
+    """Return the spec of a tokenizer; None if `transformers` has no such tokenizer."""
     if isinstance(tokenizer, SubwordTokenizer):
         if tokenizer.lowercase:
             raise ValueError(
@@ -347,13 +349,13 @@ def _written_spec(tokenizer: Tokenizer) -> AdaptedTokenizer.Spec | None:
         return _NamedPieceTokenizer.Spec(pieces=(), special=_SPECIAL, proto=proto, has_codes=True)
     if isinstance(tokenizer, _NamedPieceTokenizer | _ByteTokenizer):
         return tokenizer.spec
-    # Theirs puts the start token in front of each text.
+    # BART's tokenizer adds the start token before each text.
     is_bart = isinstance(tokenizer, BytePairTokenizer) and tokenizer.spec.prefix == (_START,)
     return tokenizer.spec if is_bart else None
 
 
 def _written_vocabulary(tokenizer: Tokenizer, token_ids: _Ids) -> tuple[str, dict[str, int]]:
-    """Return the name of the start token, and the id there of each piece that has one."""
+    """Return the name of the start token, and the exported id of each piece."""
     names = [piece.decode() for piece in tokenizer.tokens([list(range(len(token_ids)))]).numpy()[0]]
     regular = names[len(SPECIAL_TOKENS) :]
     start = _OTHER_START if _START in regular else _START
@@ -369,7 +371,7 @@ def _written_vocabulary(tokenizer: Tokenizer, token_ids: _Ids) -> tuple[str, dic
 def _written_class(
     source: AdaptedTokenizer.Spec, target: AdaptedTokenizer.Spec, vocabularies: Sequence[dict[str, int]]
 ) -> _Files:
-    """Return the files of a class of tokenizers, and its settings."""
+    """Return the files and the settings of a tokenizer class."""
     if isinstance(source, BytePairTokenizer.Spec):
         merges = "".join(f"{merge}\n" for merge in source.merges)
         files = {"vocab.json": _json(vocabularies[0]), "merges.txt": f"#version: 0.2\n{merges}".encode()}
@@ -377,10 +379,10 @@ def _written_class(
     if not isinstance(source, _NamedPieceTokenizer.Spec) or not isinstance(target, _NamedPieceTokenizer.Spec):
         number = sum(piece.startswith("<extra_id_") for piece in vocabularies[0])
         return {}, {"tokenizer_class": "ByT5Tokenizer", "extra_ids": number}
-    # Of Marian, who asks has to write the language in front of a text.
+    # With Marian, the user writes the language code before a text.
     if not source.has_codes and (source.prefix or target.prefix):
         return _written_with_languages(source, target, vocabularies[0])
-    # Nothing splits as SentencePiece but SentencePiece. This class runs it, with one vocabulary or two.
+    # Marian's class runs SentencePiece itself, with one or two vocabularies, so splits are identical.
     is_separate = vocabularies[0] != vocabularies[1]
     protos = {"source.spm": source.proto, "target.spm": target.proto}
     files = {name: base64.b64decode(proto) for name, proto in protos.items()}
@@ -403,7 +405,7 @@ def _written_with_languages(
     settings = {"tokenizer_class": name, "src_lang": source_language, "tgt_lang": target_language}
     files = {"sentencepiece.bpe.model": base64.b64decode(source.proto)}
     if name == "M2M100Tokenizer":
-        # Languages follow what is listed, and after them come rows of the table that have no token.
+        # The class adds the languages after the listed pieces; rows without a token follow.
         first = min(vocabulary[token] for token in codes)
         listed = {piece: number for piece, number in vocabulary.items() if number < first}
         files["vocab.json"] = _json(listed)

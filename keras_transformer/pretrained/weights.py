@@ -1,4 +1,4 @@
-"""The weights of a model and the tensors of a checkpoint: each pair once, for both directions."""
+"""Mapping between model weights and checkpoint tensors, for import and export."""
 
 import dataclasses
 import itertools
@@ -25,12 +25,12 @@ _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
 
 _BIAS = "final_logits_bias"
-# The logit of what is no token there, as our start: its probability is 0 in float32, and label smoothing,
-# which gives it a share of the target too, adds a small number to the loss.
+# Logit bias of ids without a token, such as our start token. Its probability is 0 in float32, and label
+# smoothing adds only a small number to the loss.
 _NO_TOKEN_BIAS = -1000.0
-# A table of more is none of a model here.
+# Upper bound of position tables.
 _MAX_POSITIONS = 2**17
-# How the tensor of a part's weight ends.
+# Tensor name endings by weight name.
 _ENDINGS = {
     "kernel": "weight",
     "gamma": "weight",
@@ -43,9 +43,9 @@ _ENDINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class _Part:
-    """A weight of a layer, whose tensor may be transposed and have the axes of the heads in one.
+    """Weight of a layer and its tensor, which may be transposed and have flattened heads.
 
-    `width_axis` is that of the tensor that has the features of the model.
+    `width_axis` is the tensor axis of the model's features.
     """
 
     variable: Tensor
@@ -54,42 +54,42 @@ class _Part:
     factor: float = 1.0
     is_matrix: bool = False
     width_axis: int | None = 0
-    is_zero: bool = False  # where the checkpoint leaves it out
+    is_zero: bool = False  # if the checkpoint lacks it
 
     def fill(self, tensors: _Tensors) -> None:
-        """Give the weight the values of the tensor."""
+        """Load the tensor into the weight."""
         is_left_out = self.is_zero and self.name not in tensors
         values = np.zeros(self.shape) if is_left_out else tensors.read(self.name, self.shape)
         values = values.T if self.is_matrix else values
-        with np.errstate(all="ignore"):  # what is not finite is found in the model
+        with np.errstate(all="ignore"):  # non-finite values are reported for the whole model
             values = values * np.float32(self.factor)
         self.variable.assign(np.reshape(values, self.variable.shape))
 
     def tensor(self) -> _Array:
-        """Return the tensor of the weight."""
+        """Return the tensor for the weight."""
         values = _array(self.variable) / np.float32(self.factor)
         return np.reshape(values, self.shape[::-1]).T if self.is_matrix else np.reshape(values, self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Table:
-    """A table of vectors, whose rows have other numbers in a checkpoint, `ids`, -1 for none."""
+    """Embedding table; `ids` are the checkpoint rows of our rows, -1 for none."""
 
     variable: Tensor
     name: str
     shape: tuple[int, int]
     ids: _Ids
-    start_id: int = 0  # the row of what has none
+    start_id: int = 0  # row to copy for ids without a row
     factor: float = 1.0
-    is_kernel: bool = False  # (d, v) here
+    is_kernel: bool = False  # our shape is (d, v)
     width_axis: int | None = 1
-    added: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  # their first rows
+    added: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)  # their first row is added
 
     def fill(self, tensors: _Tensors) -> None:
         table, factor = tensors.read(self.name, self.shape), np.float32(self.factor)
         for name, shape in self.added.items():
             table = table + tensors.read(name, shape)[0]
-        # A source has no start, and its vocabulary may be smaller where there are two.
+        # Limit to the table: a separate source vocabulary may be smaller than `start_id`.
         rows = np.minimum(np.where(self.ids < 0, self.start_id, self.ids), len(table) - 1)
         if self.is_kernel:
             assign_rows(self.variable, lambda block: table[rows, block].T * factor)
@@ -109,10 +109,10 @@ def _pairs(
     start_id: int = 0,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[_Part | _Table]:
-    """Yield each weight with its tensor, apart from known positions and the bias of the logits.
+    """Yield each weight with its tensor, except for computed positions and the logit bias.
 
-    `ids` are those of the checkpoint by side; `roles` say for each name of a table whether it is of the
-    source, the target or the output; `head` has the names of further parts of the model.
+    `ids` are checkpoint ids by side; `roles` give for each table name its role (source, target, output);
+    `head` has tensor names of additional parts of the model.
     """
     for path, name in head.items():
         yield from _part_weights(_part(model, path), name, 1.0, family.zeros)
@@ -125,10 +125,10 @@ def _pairs(
             yield from _part_weights(_part(model, path), name, 1.0, family.zeros)
         name, known, first = family.positions(stack)
         if name and known is None:
-            marks = _positions(model, stack).marks
-            length, width = marks.shape
+            table = _positions(model, stack).marks
+            length, width = table.shape
             rows = np.arange(first, first + length)
-            yield _Table(marks, name, (length + first, width), rows, width_axis=None, added=family.added())
+            yield _Table(table, name, (length + first, width), rows, width_axis=None, added=family.added())
     scales, width = family.scales(), model.config.hidden_dim
     factor = scales.embeddings / (width**0.5 if model.config.scale_embeddings else 1.0)
     for name, role in roles.items():
@@ -151,10 +151,10 @@ def _part(owner: object, path: str) -> keras.layers.Layer | None:
 def _part_weights(
     part: keras.layers.Layer | None, name: str, factor: float, zeros: tuple[str, ...]
 ) -> Iterator[_Part]:
-    """Yield the weights of a part that has the name; none for a part that the model does not have."""
+    """Yield the weights of a part with their tensor names; nothing if the model lacks the part."""
     if part is None:
         return
-    # The others read the features of the model, and write others.
+    # All other parts read features of the model.
     writes_features = part.name in ("attention_output", "outer")
     for attribute, ending in _ENDINGS.items():
         variable: Tensor = getattr(part, attribute, None)
@@ -165,14 +165,14 @@ def _part_weights(
             # (o, i, 3) -> (3 i, o)
             yield _Part(variable, tensor, (shape[1], shape[0] // 3, 3), is_matrix=True, width_axis=None)
         elif attribute == "kernel":
-            # (o, i) -> (i, o); the output of attention, (h, k, d), has two axes of inputs.
+            # (o, i) -> (i, o); the attention output (h, k, d) has two input axes.
             num_outputs = shape[-1] if writes_features else math.prod(shape[1:])
             matrix, axis = (num_outputs, math.prod(shape) // num_outputs), 0 if writes_features else 1
             yield _Part(variable, tensor, matrix, factor, is_matrix=True, width_axis=axis)
         elif attribute == "biases":
             yield _Part(variable, tensor, shape, width_axis=None)
         else:
-            # Heads have an axis of their own here.
+            # Biases of heads are flattened in the checkpoint.
             is_inner = attribute == "bias" and not writes_features
             width_axis = None if is_inner else 0
             yield _Part(
@@ -186,14 +186,14 @@ def _part_weights(
 
 
 def _check_sizes(tensors: _Tensors, family: _Family, path: Path) -> None:
-    """Raise InputError unless the sizes of a configuration are those in the headers of the weights."""
+    """Raise InputError unless the sizes of the configuration match the headers of the weights."""
     for field, value, tensor in family.layers():
         if tensor.format(i=value - 1) not in tensors:
             found = next(i for i in itertools.count() if tensor.format(i=i) not in tensors)
             if not found:
                 raise InputError(f"{path} is not whole: it has no tensor {tensor.format(i=0)!r}.")
             raise _misfit(path, field, found, tensor.format(i=value - 1), value)
-    if family.max_length and family.max_length > _MAX_POSITIONS:  # positions that follow need no tensor
+    if family.max_length and family.max_length > _MAX_POSITIONS:  # computed positions have no tensor
         wanted = f"the number of positions must be at most {_MAX_POSITIONS}"
         raise InputError(
             f"{path / 'config.json'}: {wanted}. Received: max_position_embeddings={family.max_length}."
@@ -227,10 +227,10 @@ def _misfit(path: Path, field: str, wanted: object, tensor: str, received: objec
 def _load_model(
     tensors: _Tensors, family: _Family, path: Path, ids: Mapping[str, _Ids], start_id: int
 ) -> Transformer:
-    """Make the model with the weights of the checkpoint, for the vocabularies of tokenizers.
+    """Build the model with the weights of the checkpoint, for the vocabularies of the tokenizers.
 
-    `ids` are `Tokenizer.original_ids` of both sides, without a source if that is audio. Of a start token that
-    is -1 the row is that of `start_id`; it is never generated.
+    `ids` are `Tokenizer.original_ids` of both sides (no source for audio). A start token of -1 gets the row
+    of `start_id` and is never generated.
     """
     names = _table_names(tensors, family, path)
     for side, each in ids.items():
@@ -239,7 +239,7 @@ def _load_model(
     is_new = target_ids < 0
     is_tied = names["output"] == names["target"]
     is_shared = names.get("source") == names["target"] and np.array_equal(ids["source"], target_ids)
-    # A table that the logits share has their factor, which the embeddings must make good.
+    # A table shared with the logits includes their factor, so the embeddings must compensate for it.
     factor = family.scales().logits if is_tied else 1.0
     options = {**family.options(), "scale_embeddings": family.scales().embeddings != factor}
     model = Transformer(
@@ -273,7 +273,7 @@ def _fill(
     start_id: int = 0,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Give each weight the values of its tensor, see `_pairs`, and known positions theirs."""
+    """Load all tensors, see `_pairs`, and computed positions."""
     for pair in _pairs(model, family, ids, roles, start_id, head):
         pair.fill(tensors)
     for stack in family.stacks:
@@ -281,7 +281,7 @@ def _fill(
         is_learned = model.config.positions == "learned"
         if known is None or not (is_learned or name in tensors):
             continue
-        # Some versions write them, though they follow from the sizes. Half precision has 3 digits.
+        # Some versions store computed positions, too. Half precision has 3 digits.
         if name in tensors and not np.allclose(tensors.read(name, known.shape), known, atol=2e-3):
             raise InputError(f"{path} must have sinusoids in {name!r}. Received: others.")
         if is_learned:
@@ -289,9 +289,9 @@ def _fill(
 
 
 def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, str]:
-    """Return the name of the table of the source, the target and the output, of which they may share one."""
+    """Return the table names of source, target and output, which may be equal."""
     given = _given_names(tensors, family, path)
-    # The shared one comes first, and older files have copies of it.
+    # Older files contain copies of a shared table; use one name for equal tables.
     roles = {name: role for role in family.tables for name in reversed(given[role])}
     first: dict[str, str] = {}
     for name in roles if len(roles) > 1 else ():
@@ -305,9 +305,9 @@ def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, st
 
 
 def _given_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, list[str]]:
-    """Return the names of tables that a checkpoint has, by what they are."""
+    """Return the table names that the checkpoint contains, by role."""
     given = {role: [name for name in names if name in tensors] for role, names in family.tables.items()}
-    # Of tables that are one a checkpoint may have any: the first in the order of the roles stands for all.
+    # A checkpoint may store a shared table under any role: use the first one for all.
     every = [name for names in given.values() for name in names]
     if family.has_one_table:
         given = {role: found or every[:1] for role, found in given.items()}
@@ -322,12 +322,12 @@ def _read_table(tensors: _Tensors, family: _Family, name: str, role: str) -> _Ar
 
 
 def _check_table(tensors: _Tensors, family: _Family, path: Path, table: tuple[str, str], ids: _Ids) -> None:
-    """Raise InputError unless a tokenizer has the ids of a table."""
-    # Decoding may start from a token that is one of the others too, a language.
+    """Raise InputError unless the tokenizer covers the rows of a table."""
+    # The start token may equal another token, such as a language.
     (side, name), regular = table, np.unique(ids[ids >= 0])
     size = family.table_sizes()[side]
     is_first = np.array_equal(regular, np.arange(len(regular))) and len(regular) <= size
-    # Rows of zeros are no tokens: they fill up the smaller of two tables.
+    # Rows of zeros only pad the smaller of two tables.
     if not is_first or (
         len(regular) < size and _read_table(tensors, family, name, side)[len(regular) :].any()
     ):
@@ -343,7 +343,7 @@ def _positions(model: Transformer | EncoderModel, stack: str) -> keras.layers.La
 
 
 def _scatter(table: _Array, ids: _Ids, size: int) -> _Array:
-    """Put the row of each of our ids where it belongs there."""
+    """Return a table in checkpoint order."""
     rows = np.zeros((size, table.shape[1]), "float32")
     rows[ids[ids >= 0]] = table[ids >= 0]
     return rows

@@ -1,4 +1,4 @@
-"""Whisper: BART's layers behind two convolutions of log-mel frames, and audio in place of a text."""
+"""Whisper: speech recognition with log-mel features, two convolutions, and BART's layers."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -15,20 +15,20 @@ from keras_transformer.pretrained.tokenizers import _byte_pairs, _language, _ref
 from keras_transformer.text import BytePairTokenizer, Tokenizer
 from keras_transformer.types import Config
 
-# Of training, of the model with classes, of timestamps and of audio that is longer than the model reads.
+# Settings of training, classification, timestamps, and audio longer than the input.
 _UNUSED = (
     "alignment_heads apply_spec_augment classifier_proj_size mask_feature_length mask_feature_min_masks "
     "mask_feature_prob mask_time_length mask_time_min_masks mask_time_prob max_initial_timestamp_index "
     "median_filter_width prev_sot_token_id"
 )
-# The prefix of every output, which its tokenizer has.
+# Settings of the output prefix, which the tokenizer handles.
 _PREFIX = "forced_decoder_ids is_multilingual lang_to_id language no_timestamps_token_id task task_to_id"
 _END, _TASKS, _NO_TIMES = "<|endoftext|>", ("<|translate|>", "<|transcribe|>"), "<|notimestamps|>"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Whisper(_Bart):
-    """Pre-norm, learned positions of two lengths, keys without a bias; the encoder's sinusoids are stored."""
+    """Whisper: pre-norm, two lengths of learned positions, no key bias; encoder sinusoids are stored."""
 
     vocab_size: int = 51865
     d_model: int = 384
@@ -39,7 +39,7 @@ class _Whisper(_Bart):
     decoder_layers: int = 4
     decoder_ffn_dim: int = 1536
     decoder_attention_heads: int = 6
-    max_position_embeddings: int = _option(0)  # two others take its place
+    max_position_embeddings: int = _option(0)  # replaced by the two below
     max_source_positions: int = _option(1500, "max_source_positions")
     max_target_positions: int = _option(448, "max_length")
     dropout: float = 0.0
@@ -82,7 +82,7 @@ class _Whisper(_Bart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Speech:
-    """What `generate` begins an output with."""
+    """Settings of the output prefix in `generation_config.json`."""
 
     language: str | None = None
     task: str | None = None
@@ -93,7 +93,7 @@ class _Speech:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FeatureSettings:
-    """How samples become frames; apart from `_SIZES` every model has these."""
+    """Settings of the feature extraction. All except `_SIZES` must have these values."""
 
     sampling_rate: int = _RATE
     hop_length: int = 160
@@ -106,20 +106,20 @@ class _FeatureSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Frames:
-    """The frames that a model reads."""
+    """Shape of the frames that the model reads."""
 
     max_source_positions: int = 1500
     num_mel_bins: int = 80
 
 
 _SIZES = ("chunk_length", "feature_size")
-_MAX_MELS = 201  # the frequencies of a window
+_MAX_MELS = 201  # number of frequencies in a window
 
 
 def _read_whisper(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
-    """Read the settings of the features, and the tokenizer."""
+    """Read the feature settings and the tokenizer."""
     pieces, byte_pairs = _byte_pairs(files)
-    # Times are no text either.
+    # Timestamp tokens are not text.
     added = [token.content for token in _added_tokens(files)]
     vocabulary = _vocabulary(files, pieces, added, special=((), (), (), (_END,)))
     vocabulary["split_tokens"] = ()
@@ -131,7 +131,7 @@ def _read_whisper(files: _Directory, source: str | None, target: str | None) -> 
 def _prefix(
     files: _Directory, pieces: tuple[str, ...], source: str | None, target: str | None
 ) -> tuple[str, ...]:
-    """Return what every output begins with: language, task, and that there are no times."""
+    """Return the tokens that every output starts with: language, task, no timestamps."""
     path = files.path / "generation_config.json"
     tokens = ["<|startoftranscript|>", *_TASKS, _NO_TIMES]
     if missing := [token for token in tokens if token not in pieces]:
@@ -145,7 +145,7 @@ def _prefix(
         wanted = f"`forced_decoder_ids` must be below {len(pieces)}"
         raise InputError(f"{path}: {wanted}. Received: {numbers}.")
     forced = [pieces[number] for number in numbers]
-    if language is None and task is None:  # older names for the same
+    if language is None and task is None:  # the older way to set both
         language = next((piece for piece in forced if piece in languages.values()), None)
         task = next((piece[2:-2] for piece in forced if piece in _TASKS), None)
     is_multilingual = table.is_multilingual

@@ -1,4 +1,4 @@
-"""A classifier or tagger of ours as a directory of BERT's family: the inverse of `encoders.py`."""
+"""Export of a classifier or tagger as a BERT model; the inverse of `encoders.py`."""
 
 import dataclasses
 import json
@@ -16,7 +16,7 @@ from keras_transformer.tasks import TextClassifier, TextTagger
 from keras_transformer.text import BertTokenizer, BytePairTokenizer
 from keras_transformer.types import SPECIAL_IDS, Config
 
-# What must be the same; sizes and rates of dropout follow the model.
+# Options that must be equal; sizes and dropout rates are free.
 _NAMES = (
     "norm_first normalize_embeddings positions layer_norm_epsilon scale_embeddings gated use_bias "
     "normalization final_norm head_dim num_key_value_heads tie_output pooling head_activation head_norm"
@@ -26,7 +26,7 @@ _NAMES = (
 def _written_encoder(
     task: TextClassifier | TextTagger, families: Mapping[str, type[_EncoderFamily]]
 ) -> tuple[dict[str, bytes], dict[str, npt.NDArray[np.float32]]]:
-    """Return the small files, and the tensors by name; raise ValueError if no family has such a model."""
+    """Return the small files and the tensors by name; raise ValueError if no family fits."""
     model, tokenizer = task.model, task.tokenizer
     if not isinstance(model, EncoderModel) or not isinstance(tokenizer, BertTokenizer | BytePairTokenizer):
         received = f"a {type(model).__name__} and a {type(tokenizer).__name__}"
@@ -68,7 +68,7 @@ def _family(
             continue
         fields = of.fields({**given, "max_length": given["max_length"] or 2})
         family = of(**fields, vocab_size=len(ids), pad_token_id=int(ids[SPECIAL_IDS.pad]))
-        unused = (given["max_length"] or 2) - (family.max_length or 0)  # rows before the first position
+        unused = (given["max_length"] or 2) - (family.max_length or 0)  # before the first position
         family = dataclasses.replace(
             family, max_position_embeddings=fields["max_position_embeddings"] + unused
         )

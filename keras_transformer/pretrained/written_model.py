@@ -1,4 +1,4 @@
-"""A model of ours as one of a family: the configuration and the tensors that `_load_model` reads."""
+"""Export of a `Transformer` as a Hugging Face family: configuration and tensors."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from keras_transformer.types import SPECIAL_IDS, Config
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
 
-# What must be the same. Rates of dropout need not; tables and vocabularies follow by themselves.
+# Options that must be equal. Dropout rates are free; tables and vocabularies are handled separately.
 _NAMES = (
     "num_encoder_layers num_decoder_layers hidden_dim num_heads head_dim intermediate_dim activation gated "
     "use_bias norm_first final_norm normalization layer_norm_epsilon num_key_value_heads positions "
@@ -25,7 +25,7 @@ _COMPARED = _NAMES.split()
 
 
 class _Written(NamedTuple):
-    """A configuration and tensors by name, of a family."""
+    """Family, configuration and tensors of an exported model."""
 
     family: _EncoderDecoder
     config: Config
@@ -33,7 +33,7 @@ class _Written(NamedTuple):
 
 
 class _MisfitError(Exception):
-    """A family has other values of some options than a model."""
+    """The family has other values of some options than the model."""
 
     def __init__(self, family: type[_EncoderDecoder], **pairs: tuple[object, object]) -> None:
         received, theirs = (
@@ -52,14 +52,14 @@ def _write_model(
     num_positions: int,
     families: Mapping[str, type[_EncoderDecoder]],
 ) -> _Written:
-    """Return a model as that of the first family that has its options; raise ValueError if none has them."""
+    """Export a model as the first family that fits; raise ValueError if none does."""
     misfits = []
     for kind, family in families.items():
         try:
             return _as_family(model, ids, num_positions, kind, family)
         except _MisfitError as misfit:
             misfits.append(misfit)
-    # Of equally near ones the last, since special cases come before what they are cases of.
+    # If several are equally near, report the last, which is the more general one.
     raise ValueError(str(min(reversed(misfits), key=lambda misfit: misfit.number)))
 
 
@@ -71,7 +71,7 @@ def _as_family(
     is_separate = has_two and not is_shared
     sizes = {side: int(each.max()) + 1 for side, each in ids.items()}
     if of.has_output_bias and not has_two:
-        # Rows of zeros fill up the smaller table, and the bias keeps them from being generated.
+        # Pad the smaller table with zeros; the bias keeps them from being generated.
         sizes = dict.fromkeys(sizes, max(sizes.values()))
     options = _resolved(model.config.get_config())
     options |= {f"{side}_vocabulary_size": size for side, size in sizes.items()}
@@ -82,7 +82,7 @@ def _as_family(
     pad, _, start, end = ids["target"][: len(SPECIAL_IDS)].tolist()
     special = {"pad_token_id": pad, "eos_token_id": end, "decoder_start_token_id": start}
     family = of(**fields, **names, **special)
-    # No configuration of ours, which would refuse what does not fit together.
+    # A plain dictionary: a `TransformerConfig` would reject inconsistent options.
     theirs = _resolved({**TransformerConfig().get_config(), **family.options()})
     theirs |= {f"{side}_vocabulary_size": size for side, size in family.table_sizes().items()}
     pairs = {name: (options[name], theirs[name]) for name in _COMPARED}
@@ -91,7 +91,7 @@ def _as_family(
     config = {
         "tie_word_embeddings": model.config.tie_output and (is_separate or is_shared),
         **{name: value for name, value in dataclasses.asdict(family).items() if value is not None},
-        # By default BART has others.
+        # Override BART's defaults.
         **dict.fromkeys(("bos_token_id", "forced_bos_token_id", "forced_eos_token_id")),
         "architectures": [of.architectures[0]],
         "dtype": "float32",
@@ -105,7 +105,7 @@ def _as_family(
 
 
 def _resolved(options: Config) -> Config:
-    """Return options with the values of those that follow from others."""
+    """Return options with default values filled in."""
     follow = {
         "num_encoder_layers": options["num_layers"],
         "num_decoder_layers": options["num_layers"],
@@ -114,7 +114,7 @@ def _resolved(options: Config) -> Config:
         "final_norm": options["norm_first"],
     }
     followed = {name: value for name, value in follow.items() if options[name] is None}
-    # One is the other with the features in another order, see `_feature_order`.
+    # Both sinusoidal kinds differ only in the order of features; see `_feature_order`.
     positions = options["positions"]
     positions = "sinusoidal_concatenated" if positions == "sinusoidal" else positions
     activation = str(options["activation"])
@@ -123,7 +123,7 @@ def _resolved(options: Config) -> Config:
 
 def _is_same(name: str, ours: object, theirs: object) -> bool:
     if name == "layer_norm_epsilon" and isinstance(ours, float) and isinstance(theirs, float):
-        # 1e-5 where no option says it. It disappears beside the variance, which the logits are asked about.
+        # Families without this option use 1e-5. The comparison of logits shows whether it matters.
         return ours == theirs or ours < theirs == 1e-5
     return ours == theirs
 
@@ -131,7 +131,7 @@ def _is_same(name: str, ours: object, theirs: object) -> bool:
 def _table_roles(
     model: Transformer, family: _EncoderDecoder, *, is_shared: bool, is_separate: bool
 ) -> dict[str, str]:
-    """Return for each name of a table what it is: that of the source, the target or the output."""
+    """Return the role of each table name: source, target or output."""
     first, shared = family.tables["source"]
     is_tied = model.config.tie_output
     if is_shared and is_tied:
@@ -145,10 +145,10 @@ def _table_roles(
 
 
 def _feature_order(model: Transformer) -> _Ids | None:
-    """Return the order in which interleaved sinusoids are concatenated ones; None if they stay as they are.
+    """Return the feature order that turns interleaved sinusoids into concatenated ones; None if unchanged.
 
-    Projections, sums and normalizations of vectors do not know the order of the features: if all weights have
-    the same, the logits are the same.
+    Projections, sums and normalizations do not depend on the order of features, so reordering all weights
+    leaves the logits unchanged.
     """
     features = np.arange(model.config.hidden_dim)
     is_interleaved = model.config.positions == "sinusoidal"
@@ -164,7 +164,7 @@ def _tensors_of(
         values = pair.tensor()
         if order is not None and pair.width_axis is not None:
             values = np.take(values, order, axis=pair.width_axis)
-        # A stack of T5 has one table of relative positions.
+        # In T5, all layers of a stack share one table of relative positions.
         first = tensors.setdefault(pair.name, np.ascontiguousarray(values))
         if not np.array_equal(first, values, equal_nan=True):
             raise _MisfitError(type(family), positions=("different in each layer", "the same in each layer"))
@@ -173,7 +173,7 @@ def _tensors_of(
         if known is None:
             continue
         if model.config.positions != "learned":
-            tensors[name] = known  # they follow from the sizes, but without them Pegasus warns
+            tensors[name] = known  # computed, but Pegasus warns if they are missing
         elif not np.array_equal(_array(_positions(model, stack).marks), known[first_row:]):
             raise _MisfitError(type(family), positions=("learned", "sinusoidal"))
     bias = _output_bias(model, family, ids["target"])
@@ -181,11 +181,11 @@ def _tensors_of(
 
 
 def _output_bias(model: Transformer, family: _EncoderDecoder, ids: _Ids) -> _Array | None:
-    """Return the bias of the logits `(1, v)`; None if there is none."""
+    """Return the logit bias `(1, v)`; None if there is none."""
     bias = model.output_projection.bias
     given = np.zeros((len(ids), 1), "float32") if bias is None else _array(bias)[:, None]
     if not family.has_output_bias:
-        given[SPECIAL_IDS.start] = 0  # which is never generated
+        given[SPECIAL_IDS.start] = 0  # never generated
     values = _scatter(given, ids, family.table_sizes()["output"])
     values[ids.max() + 1 :] = _NO_TOKEN_BIAS
     if not values.any() and (bias is None or not family.has_output_bias):

@@ -1,4 +1,4 @@
-"""A run: its configuration, its directory, its data, and how a model is trained in it."""
+"""Training runs: configuration, directory, data, training and report."""
 
 from keras_transformer.runs.classification import ClassificationRun, score_labels
 from keras_transformer.runs.config import RunConfig
@@ -17,7 +17,7 @@ _KINDS = (
     ClassificationRun,
     TaggingRun,
     FrameRun,
-)  # what can be trained: a configuration and a kind of run, each known by its import
+)  # importing a kind registers it
 
 __all__ = ["Recipe", "Run", "RunConfig", "RunKind", "score", "score_labels", "score_tags"]
 __dir__ = __all__.copy  # `dir()` shows what is public

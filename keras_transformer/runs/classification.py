@@ -1,4 +1,4 @@
-"""A run that classifies: labelled texts, one tokenizer, an `EncoderModel`, a `TextClassifier`."""
+"""Classification run: labelled texts, one tokenizer, an `EncoderModel`, a `TextClassifier`."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -37,30 +37,30 @@ from keras_transformer.types import LabelledText, Length
 
 _NUM_EXAMPLES = 12
 _SEPARATOR = "|"
-_BATCH_SIZE = 64  # texts that are scored together
+_BATCH_SIZE = 64  # texts to score together
 
 
 class _LabelledSection(_DataSection):
-    """Labelled texts to train, validate and test on, and the limits of a batch."""
+    """Training, validation and test texts with labels, and the length limit."""
 
     pairs: FileName | None = None
-    """Texts and their labels: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of
-    them, or one with a folder of `.txt` files for each label. `FILE#TEXT,LABEL` names columns, or counts
-    them from 1."""
+    """Labelled texts: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of such
+    files, or one with a folder of `.txt` files per label. `FILE#TEXT,LABEL` selects columns by name, or by
+    number from 1."""
     validation_pairs: FileName | None = None
-    """Labelled texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_pairs: FileName | None = None
-    """Labelled texts that are scored after training."""
+    """Test texts, to score after training."""
     multi_label: bool = False
-    """Whether a text has any number of labels."""
+    """Allow any number of labels per text."""
     class_weight: Literal["balanced"] | None = None
-    """Count all labels alike, however rare they are."""
+    """`balanced` gives all labels the same total weight, however rare they are."""
     max_length: Length = 256
-    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
 class _EncoderSection(_ModelSection):
-    """A preset, and what differs from it: any field that an `EncoderModel` has, too."""
+    """A preset, and any fields of an `EncoderModel` that override it."""
 
     decided_elsewhere: ClassVar[tuple[str, ...]] = (
         *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
@@ -69,16 +69,16 @@ class _EncoderSection(_ModelSection):
     )
 
     pooling: Literal["mean", "max", "first"] = "mean"
-    """How the vectors of a text become one."""
+    """How to pool token vectors into one vector per text."""
 
 
 class _ClassificationTraining(_TrainingSection):
-    """Recipe of the training."""
+    """Training options of classification and tagging."""
 
     label_smoothing: Fraction = 0.0
-    """Probability that is spread over the labels."""
+    """Must be 0 for this task."""
     monitor: Literal["loss"] = "loss"
-    """What chooses the best epoch: the loss of the validation texts."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ClassificationTraining":
@@ -89,17 +89,17 @@ class _ClassificationTraining(_TrainingSection):
 
 
 class ClassificationConfig(RunConfig):
-    """A run from labelled texts to a `TextClassifier`."""
+    """Configuration of a run that trains a `TextClassifier` on labelled texts."""
 
     task: Literal["classify"] = "classify"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _LabelledSection = _LabelledSection()
     model: _EncoderSection = _EncoderSection()
     training: _ClassificationTraining = _ClassificationTraining()
 
 
 class ClassificationRun(RunKind):
-    """What a run does with labelled texts; an example is a text and its label, or its labels."""
+    """Run on labelled texts; an example is a text and its label or labels."""
 
     config_class = ClassificationConfig
     task_class = TextClassifier
@@ -124,7 +124,7 @@ class ClassificationRun(RunKind):
 
     @cached_property
     def labels(self) -> list[str]:
-        """The labels of all texts to train on, those that are held out included."""
+        """Labels of all training texts, including the held-out ones."""
         return label_names(self.training_part)
 
     def describe(self, example: LabelledText) -> str:
@@ -132,19 +132,19 @@ class ClassificationRun(RunKind):
         return f"{_shown(example[1])}  ←  {' '.join(example[0].split())[:120]}"
 
     def make_readers(self, data: RunData) -> Readers:
-        """Make the tokenizer, from training texts alone."""
+        """Train the tokenizer, from training texts only."""
         texts = [text for text, _ in data.train]
         return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
-        """The limit of a text, in tokens."""
+        """Maximum length of a text, in tokens."""
         return self.config.data.max_length
 
     def encode(
         self, examples: Sequence[LabelledText], readers: Readers, progress: Progress | None
     ) -> EncodedLabels:
-        """Tokenize texts, and number their labels."""
+        """Tokenize texts and number their labels."""
         [tokenizer], data = readers, self.config.data
         return EncodedLabels.encode(
             examples, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
@@ -153,7 +153,7 @@ class ClassificationRun(RunKind):
     def batches(
         self, encoded: EncodedLabels, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Make the dataset of `classification_dataset`; the validation counts each text alike."""
+        """Return batches of `classification_dataset`. Class weights apply only to training."""
         return classification_dataset(
             encoded,
             labels=self.labels,
@@ -166,7 +166,7 @@ class ClassificationRun(RunKind):
         )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
-        """Make a model of the preset, what differs from it, and an output for each label."""
+        """Build a model with one output per label."""
         [tokenizer], model = readers, self.config.model
         options = model.of_one_stack(self.model_config(readers, self.longest))
         return EncoderModel(
@@ -174,7 +174,7 @@ class ClassificationRun(RunKind):
         )
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
-        """Compile a new model with Keras's losses of labels."""
+        """Compile a new model with Keras's classification losses."""
         recipe = self.config.training
         compile_model(
             model,
@@ -191,7 +191,7 @@ class ClassificationRun(RunKind):
         model.compile(model.optimizer, loss, weighted_metrics=[accuracy], jit_compile=model.jit_compile)
 
     def check_model(self, model: EncoderModel) -> None:
-        """Raise InputError for a model that begins with other labels."""
+        """Raise InputError if the initial model has another number of labels."""
         if model.output_shape[-1] != len(self.labels):
             raise InputError(
                 "`initial_model` must have been trained on the same labels. Received: "
@@ -199,7 +199,7 @@ class ClassificationRun(RunKind):
             )
 
     def make_task(self, model: EncoderModel, readers: Readers) -> TextClassifier:
-        """Make a classifier of the labels."""
+        """Make a classifier with the labels."""
         [tokenizer], data = readers, self.config.data
         return TextClassifier(
             model, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
@@ -214,7 +214,7 @@ class ClassificationRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Classification]]:
-        """Compare the labels that texts are given with their own."""
+        """Classify the texts and score the labels."""
         given = [*dict.fromkeys(examples)] if unique else examples
         return score_labels(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
 
@@ -223,7 +223,7 @@ class ClassificationRun(RunKind):
         return example[0]
 
     def lines(self, examples: Sequence[LabelledText], outputs: Sequence[Classification]) -> list[str]:
-        """Return a line for each text."""
+        """Return a header and one line per text."""
         lines = ["labels (probability, label, text, and the right label where it differs):"]
         for (text, label), output in zip(examples, outputs, strict=False):
             given = output.labels if self.config.data.multi_label else output.label
@@ -233,7 +233,7 @@ class ClassificationRun(RunKind):
         return lines
 
     def page(self, results: RunResults) -> dict[str, Any]:
-        """Return the scores of each label, the surest mistakes, and the vocabulary."""
+        """Return scores per label, the most confident mistakes, and the vocabulary."""
         training: Any = results.training
         [tokenizer], texts = results.readers, [text for text, _ in results.data.test]
         multi_label = self.config.data.multi_label
@@ -260,16 +260,16 @@ def score_labels(
     batch_size: int = _BATCH_SIZE,
     progress: Progress | None = None,
 ) -> tuple[LabelReport, list[Classification]]:
-    """Give texts labels, and compare them with the right ones.
+    """Classify texts and score the labels against the true ones.
 
     Args:
         classifier: A `TextClassifier` or an `export.ServedClassifier`.
-        examples: Texts, with a label or a tuple of labels each.
-        batch_size: Number of texts that are computed together.
+        examples: Texts, each with a label or a tuple of labels.
+        batch_size: Number of texts to compute together. Defaults to 64.
         progress: As for `score`.
 
     Returns:
-        The scores, and the answer for each text.
+        The scores, and the classification of each text.
     """
     texts = [text for text, _ in examples]
     with progress(len(texts), "scoring") if progress else nullcontext() as advance:
@@ -277,7 +277,7 @@ def score_labels(
     right = [label for _, label in examples]
     is_single = all(isinstance(label, str) for label in right)
     given = [output.label if is_single else output.labels for output in outputs]
-    # The names in their order; labels that occur only in these examples follow.
+    # The labels in the order of the model; labels that occur only in these examples follow.
     names = [*outputs[0].probabilities] if outputs else []
     return evaluate_labels(given, right, names), outputs
 

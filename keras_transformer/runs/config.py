@@ -1,4 +1,4 @@
-"""Configuration of a run: the defaults, then a TOML file, then options by name."""
+"""Configuration of a run: defaults, overridden by a TOML file, overridden by named options."""
 
 import ast
 import functools
@@ -22,41 +22,40 @@ from keras_transformer.types import Count
 
 Value: TypeAlias = str | int | float | bool | list[str]
 
-# What the file of a run has besides: checksums of its values, and of other files.
+# Extra key of a run's config.json: checksums of its values and of other files.
 CHECKSUMS = "checksums"
 _MAX_TOML = 2**20  # bytes
 
-# NumPy's generators take seeds of 32 bits.
+# NumPy's generators take 32-bit seeds.
 Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
-# A variable of the shell that is not set is an empty string, which would be the working directory.
+# Not empty: an unset shell variable must not become the working directory.
 FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 Files: TypeAlias = FileName | list[FileName]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
 class _Section(BaseModel):
-    """A frozen table of typed values; the docstring under each field is the help of its flag."""
+    """Frozen section of typed options. The docstring under a field is the help of its flag."""
 
-    # Each value is declared once, with its type, range, default and the text of its flag, so that a run made
-    # in Python, read from a file or changed by a flag is checked alike and refused with the same message.
-    # No conversions and no unknown names: a misspelled field would otherwise be a default without a word.
+    # Each option is declared once, with type, range, default and help, so that Python, TOML and flags share
+    # checks and messages. Unknown names are errors: a misspelled field would silently keep its default.
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
     )
 
 
 class _DataSection(_Section):
-    """What a run of any task has of its data; a task adds where they come from."""
+    """Data options of every task. Each task adds the options for its files."""
 
     validation_fraction: Fraction = 0.05
-    """Part of the training data that is held out if no validation data are given."""
+    """Fraction of the training data to hold out if there are no validation data."""
     tokens_per_batch: Count | None = None
-    """Tokens of a batch, padding included; if absent from 512 to 4096, by the corpus."""
+    """Maximum number of tokens per batch, with padding. Defaults to 512 to 4096, by corpus size."""
     seed: Seed = 0
-    """Seed of everything random."""
+    """Random seed of the validation split and the order of the batches."""
 
     @model_validator(mode="after")
     def _check_validation(self) -> "_DataSection":
@@ -70,51 +69,52 @@ class _DataSection(_Section):
 
 
 class _VocabularySection(_Section):
-    """Tokens that text is cut into."""
+    """Vocabulary options."""
 
     kind: TokenizerKind | None = None
-    """Kind of token. If absent `subword`; for short texts of digits, codes or single words `character`."""
+    """Tokenizer kind. Defaults to `subword`; for short texts of digits, codes or single words to
+    `character`."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
-    """Most entries of a vocabulary, the four special tokens included; 8000 if absent, of subwords fewer for
-    a small corpus: one for each 400 characters."""
+    """Maximum vocabulary size, including the four special tokens. Defaults to 8000; for subwords, to one
+    entry per 400 characters if that is less."""
     lowercase: bool = False
-    """Lower-case all text first; outputs are in lower case too."""
+    """Lowercase all texts, including the outputs."""
     normalize_spaces: bool = False
-    """In character vocabularies: read each run of spaces as one space, and none at the ends of a text."""
+    """Character vocabularies only: collapse runs of spaces, and strip texts."""
 
 
-# A preset and what differs from it, since the sizes of the vocabularies are not known before they are made.
+# Not a `TransformerConfig`, because the vocabulary sizes are unknown until the vocabularies are trained.
 class _ModelSection(_Section, extra="allow"):
-    """A preset, and what differs from it: any field of `TransformerConfig` that a run may set."""
+    """A preset, and any fields of `TransformerConfig` that override it."""
 
-    # What the vocabularies and the data decide; there are as many learned positions as a run's limits allow.
+    # Fields that follow from the vocabularies, the data and the length limits of the run.
     decided_elsewhere: ClassVar[tuple[str, ...]] = (
         *("source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim", "source_convolutions"),
         *("max_source_positions", "max_length", "num_layers"),
     )
 
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
-    """Size of the model."""
+    """Model size."""
     initial_model: FileName | None = None
-    """Begin with vocabularies, architecture and weights of this run or saved model; only rates of
-    dropout and `rematerialize` may differ."""
+    """Run or saved model to fine-tune. Its vocabularies, architecture and weights are kept; only dropout
+    rates and `rematerialize` may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
         _model_changes(type(self)).model_validate(self.changes)
-        if self.initial_model is None:  # whose sizes are not known yet
+        if self.initial_model is None:  # its sizes are not known yet
             self.transformer()
         return self
 
     @classmethod
     def types(cls) -> dict[str, Any]:
-        """Return the types of the fields of `TransformerConfig` that a run may set, by name."""
+        """Return the types of the `TransformerConfig` fields that a run may set, by name."""
         types = get_type_hints(TransformerConfig)
         return {name: kind for name, kind in types.items() if name not in cls.decided_elsewhere}
 
     @classmethod
     def of_one_stack(cls, known: TransformerConfig) -> dict[str, Any]:
-        """Return the options that a model without a decoder of its own has, too."""
+        """Return the options that apply to a model with a single stack."""
         names = {*cls.types(), "num_layers", "max_length"}
         return {name: value for name, value in known.options().items() if name in names}
 
@@ -123,13 +123,13 @@ class _ModelSection(_Section, extra="allow"):
         return self.model_extra or {}
 
     def transformer(self, longest: int = 1, **decided: object) -> TransformerConfig:
-        # What was asked for wins: a run may share embeddings or not, whatever its vocabularies would decide.
+        # Explicit options win over those that follow from the vocabularies, such as `share_embeddings`.
         options = {**PRESETS[self.preset].options(), **decided, **self.changes}
         options["max_length"] = longest if options["positions"] == "learned" else None
         return TransformerConfig(**options)
 
 
-# Checks types alone; `_ModelSection` keeps what was asked for, so that a file of a run has no more than that.
+# Only checks types. `_ModelSection` stores just the given fields, so config.json has no others.
 @functools.cache
 def _model_changes(section: type[_ModelSection]) -> type[_Section]:
     fields: dict[str, Any] = {name: (kind | None, None) for name, kind in section.types().items()}
@@ -137,44 +137,46 @@ def _model_changes(section: type[_ModelSection]) -> type[_Section]:
 
 
 class _TrainingSection(_Section):
-    """Recipe of the training."""
+    """Training options."""
 
     epochs: Count | None = None
-    """Passes over the training data. If absent 10 to 100, for 3000 updates at least."""
+    """Passes over the training data. Defaults to enough for 3000 updates, but from 10 to 100."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
-    """Learning rate after the warm-up; `constant` has none."""
+    """Learning rate schedule. All except `constant` start with a warm-up."""
     peak_learning_rate: Positive = 1e-3
-    """Highest learning rate, at the end of the warm-up; `noam` has its own, by the model's width."""
+    """Learning rate at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
     warmup_steps: Count | None = None
-    """Updates until the learning rate is at its peak; under `cosine` at most a fifth of all. If absent
-    1000, or a fifth."""
+    """Number of warm-up updates. Defaults to a fifth of all, at most 1000. `cosine` never uses more than a
+    fifth."""
     label_smoothing: Fraction = 0.1
-    """Probability that is spread over the vocabulary."""
+    """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
+    0."""
     r_drop: Weight = 0.0
-    """Weight of the divergence between two passes with other dropout (R-Drop); 0 for one pass."""
+    """Weight of the R-Drop consistency loss. 0 disables it."""
     z_loss: Weight | None = None
-    """Weight of the z-loss, which keeps logits small; if absent 1e-4 in mixed precision and 0 else."""
+    """Weight of the z-loss, which keeps logits small. Defaults to 1e-4 in mixed precision, else 0."""
     clip_norm: Positive | None = None
-    """Highest norm of all gradients together."""
+    """Maximum global norm of the gradients."""
     gradient_accumulation_steps: Count = 1
-    """Batches of one update; each token counts alike, whichever batch it is in."""
+    """Number of batches per update. All tokens of an update have the same weight."""
     ema_momentum: Fraction | None = None
-    """Decay of the exponential moving average of the weights, which is then used; `average_last` averages the
-    weights as they were."""
+    """Decay of a moving average of the weights (EMA), used for validation and the final model."""
     average_last: Count | None = None
-    """Use the mean of so many of the last checkpoints, at most of half of all epochs, not the best one."""
+    """Average the weights (without EMA) of this many last epochs, at most half of all, instead of using the
+    best epoch."""
     monitor: str = "loss"
-    """What chooses the best epoch."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
     patience: Count | None = None
-    """Stop after so many epochs in a row that are no better."""
+    """Stop after this many epochs without improvement."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
     distribute: Literal["cores", "mirrored", "tpu", "data_parallel", "model_parallel"] | None = None
-    """Train on all cores or devices: `cores`, `mirrored` or `tpu` on TensorFlow, the others on JAX."""
+    """Train on all cores or devices. TensorFlow: `cores`, `mirrored`, `tpu`. JAX: `data_parallel`,
+    `model_parallel`."""
     seed: Seed = 0
-    """Seed of the initial weights and of dropout."""
+    """Random seed of initial weights, dropout and subword dropout. The flag sets the data seed, too."""
     deterministic: bool = False
-    """Compute in one order on TensorFlow, so that equal runs end in equal bits; slower."""
+    """Use deterministic TensorFlow operations, for bit for bit identical runs. Slower."""
 
     def learning_rate(
         self, num_steps: int, warmup_steps: int, hidden_dim: int
@@ -185,7 +187,7 @@ class _TrainingSection(_Section):
             return InverseSquareRootSchedule(self.peak_learning_rate, warmup_steps)
         if self.schedule == "noam":
             return NoamSchedule(hidden_dim, warmup_steps)
-        warmup_steps = min(warmup_steps, num_steps // 5)  # a short run must not be all warm-up
+        warmup_steps = min(warmup_steps, num_steps // 5)  # leave most of a short run for the decay
         return CosineDecay(
             0.0,
             max(num_steps - warmup_steps, 1),
@@ -194,13 +196,13 @@ class _TrainingSection(_Section):
         )
 
 
-# Chosen by the number of tokens where they are not given.
+# Options whose defaults depend on the number of training tokens.
 _CHOSEN = {"tokens_per_batch": "data", "epochs": "training", "warmup_steps": "training"}
 _DEFAULT_TASK = "translate"
 
 
 class _Option(NamedTuple):
-    # A value that a run can be given by name, and the sections that hold it.
+    # An option that can be set by name, and the sections that contain it.
     sections: tuple[str, ...]
     annotation: Any
     default: object
@@ -208,37 +210,37 @@ class _Option(NamedTuple):
 
 
 class RunConfig(_Section, strict=False):
-    """All that decides the outcome of a run.
+    """Complete configuration of a run.
 
-    Fields are read from the tables `[data]`, `[vocabulary]`, `[model]`, `[training]` and `[decoding]` of a
-    TOML file; paths are relative to the working directory. Which fields the tables have depends on `task`;
-    the default is to translate.
+    A TOML file has `name`, `task` and the directories at its top, then the tables `[data]`, `[vocabulary]`,
+    `[model]`, `[training]` and `[decoding]`. The fields of the tables depend on `task`, which defaults to
+    translation. Paths are relative to the working directory.
 
     Raises:
-        ValueError: if a value is of the wrong type or out of its range, or two values do not fit together.
+        ValueError: If a value has the wrong type or is out of range, or two values contradict each other.
 
     Example:
         >>> RunConfig(name="de_en").override(epochs=3).training.epochs
         3
     """
 
-    # Each task has a subclass, which declares the sections again where they have fields of its own.
+    # Each task has a subclass, which redeclares the sections that it extends.
     tasks: ClassVar[dict[str, type["RunConfig"]]] = {}
 
     name: str = "model"
-    """Name of the model: its directory in `run_directory` and in `export_directory`."""
+    """Model name: its directory in `run_directory` and `export_directory`."""
     run_directory: FileName = "runs"
-    """Where checkpoints, logs and pictures go."""
+    """Parent directory of runs (checkpoints, logs, reports)."""
     export_directory: FileName = "saved_models"
-    """Where the served versions go."""
+    """Parent directory of the exported SavedModels."""
     task: str = _DEFAULT_TASK
-    """What the model is trained for."""
+    """Task to train for."""
     data: _DataSection = _DataSection()
     vocabulary: _VocabularySection = _VocabularySection()
     model: _ModelSection = _ModelSection()
     training: _TrainingSection = _TrainingSection()
 
-    # As `pathlib.Path` does: the name of the base makes an object of the class that fits.
+    # Like `pathlib.Path`: the base class creates an object of the matching subclass.
     def __new__(cls, **values: Any) -> Self:
         chosen: Any = RunConfig._of(values.get("task", _DEFAULT_TASK)) if cls is RunConfig else cls
         return super().__new__(chosen)
@@ -265,12 +267,12 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def default(cls, **options: Value) -> "RunConfig":
-        """Return the configuration of a run without a file: the built-in dates if no option names others."""
+        """Return the configuration without a TOML file; the built-in dates if the options name no data."""
         return cls._of(options.get("task", _DEFAULT_TASK)).start(options).override(**options)
 
     @classmethod
     def start(cls, options: Mapping[str, Value]) -> "RunConfig":
-        """Return what options that are given without a file change; a task may have built-in data."""
+        """Return the configuration that `default` starts from. A task may have built-in data."""
         return cls()
 
     @classmethod
@@ -278,10 +280,10 @@ class RunConfig(_Section, strict=False):
         """Read a TOML file.
 
         Args:
-            path: of the file: `name` and the directories first, then a table for each section.
+            path: Path of the file; see `RunConfig` for its layout.
 
         Raises:
-            InputError: if the file cannot be read, or a field is unknown or holds a wrong value.
+            InputError: If the file cannot be read, a field is unknown or a value is invalid.
         """
         path = as_path(path)
         content = read_file(path, limit=_MAX_TOML, may_be_empty=True)
@@ -289,24 +291,24 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def from_json(cls, text: str | bytes, origin: str = "JSON") -> "RunConfig":
-        """Read the configuration in a run's directory; `origin` names the file in messages."""
+        """Read the `config.json` of a run; `origin` names the file in messages."""
         content = text if isinstance(text, bytes) else text.encode()
         table = read_table(content, f"{origin}:")
-        table.pop(CHECKSUMS, None)  # which are asked when a run goes on
+        table.pop(CHECKSUMS, None)  # checked when a run is resumed
         return _validated(table, f"{origin}: ")
 
     def override(self, **options: Value) -> "RunConfig":
-        """Return the same configuration with other values.
+        """Return a copy with other values.
 
         Args:
-            **options: values by the name of their field, whatever its section. A name that stands in two
-                sections, such as `seed`, is set in both.
+            **options: Values by field name, whatever the section. A name that occurs in several sections,
+                such as `seed`, is set in all of them.
 
         Raises:
-            InputError: if a name is unknown, or a value is wrong.
+            InputError: If a name is unknown or a value is invalid.
         """
         wanted = self._of(options.get("task", self.task))
-        # What another task does not know is no fault as long as it has its default.
+        # If the task changes, fields that the new task lacks may be dropped if they have their defaults.
         table = self.model_dump(exclude_defaults=wanted is not type(self))
         known = wanted.options()
         for name, value in options.items():
@@ -329,17 +331,17 @@ class RunConfig(_Section, strict=False):
 
     @property
     def chosen(self) -> dict[str, int | None]:
-        """What follows the corpus where it is not given, by name."""
+        """Values of the options that default to a choice by the corpus; None where not given."""
         return {name: getattr(getattr(self, section), name) for name, section in _CHOSEN.items()}
 
     def completed(self, chosen: Mapping[str, int | None]) -> "RunConfig":
-        """Return the same configuration with values for what is not given."""
+        """Return a copy in which the given choices fill in the options that are not set."""
         missing = {name: value for name, value in chosen.items() if self.chosen[name] is None}
         return self.override(**{name: value for name, value in missing.items() if value is not None})
 
     @classmethod
     def options(cls) -> dict[str, _Option]:
-        """Return all that a run can be given by name, in the order of the sections; of any task here."""
+        """Return all options by name, in section order; on `RunConfig` itself those of all tasks."""
         if cls is not RunConfig:
             return _options(cls)
         options = dict(_options(RunConfig.tasks[_DEFAULT_TASK]))
@@ -352,7 +354,7 @@ class RunConfig(_Section, strict=False):
             }
             text = f"{known.text} " if known else ""
             for each in dict.fromkeys(texts.values()):
-                text += f"To {', '.join(task for task in texts if texts[task] == each)}: {each} "
+                text += f"Task {', '.join(task for task in texts if texts[task] == each)}: {each} "
             annotations = [option.annotation for option in ([known] if known else []) + [*others.values()]]
             first = known or next(iter(others.values()))
             options[name] = first._replace(
@@ -369,7 +371,7 @@ def _options(config: type[RunConfig]) -> dict[str, _Option]:
             options[section] = _Option(("",), field.annotation, field.default, field.description or "")
             continue
         kind = type(field.default)
-        # What only this task has comes first, such as where its data are.
+        # Fields of the task itself come first, such as its data files.
         own = {*kind.__annotations__}
         for name, inner in sorted(kind.model_fields.items(), key=lambda item: item[0] not in own):
             sections = (*(options[name].sections if name in options else ()), section)
@@ -382,7 +384,7 @@ def _options(config: type[RunConfig]) -> dict[str, _Option]:
 
 
 def _model_docstrings() -> dict[str, str]:
-    # As pydantic does for its own models. Python keeps no docstrings of fields, so the source is read.
+    # Python does not keep docstrings of fields, so read them from the source, as pydantic does.
     texts = {}
     for base in TransformerConfig.__mro__[:-1]:
         [definition] = ast.parse(inspect.getsource(base)).body
@@ -401,13 +403,13 @@ def _validated(table: dict[str, Any], origin: str = "") -> RunConfig:
 
 
 def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
-    # The first fault alone, as everywhere: pydantic's own text takes several lines, and a link, for each.
+    # Report only the first error, in one line; pydantic's text takes several lines and a link for each.
     fault = error.errors(include_url=False)[0]
-    # No deeper than sections: which of several types of a field failed is not for its reader.
+    # Stop at the field: which type of a union failed does not help the user.
     *sections, name = ("", *map(str, fault["loc"][:2]))
     where = "".join(f"[{section}]: " for section in sections if section)
     table = f"{where}[{name}]: " if name else ""
-    if fault["type"] == "value_error":  # of a check above, whose message is whole
+    if fault["type"] == "value_error":  # from a check above, with a complete message
         return f"{table}{fault['ctx']['error']}"
     if fault["type"] == "model_type":
         return f"{table}must be a table of fields. Received: {fault['input']!r}."

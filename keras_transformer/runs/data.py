@@ -1,4 +1,4 @@
-"""Data of a run in numbers: its readers, which are made once, and the batches."""
+"""Encoded data of a run: readers, which are made once, and batches."""
 
 import logging
 from pathlib import Path
@@ -17,13 +17,13 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def _run_readers(kind: RunKind, directory: Path, data: RunData) -> Readers:
-    """Read the readers of a run, or make them, or take those of the model that it begins with."""
+    """Load the readers of a run, make them, or copy those of the initial model."""
     names = kind.task_class.tokenizer_names
     paths = [directory / name for name in names]
-    # A run that was killed may have left half a vocabulary; the file of options is written last.
+    # A killed run may leave half a vocabulary; tokenizer.json is written last.
     if all((path / "tokenizer.json").exists() for path in paths):
         return tuple(load_reader(path) for path in paths)
-    # Made anew from the same examples they might have other numbers, which a resumed model would not notice.
+    # Rebuilt readers might assign other ids, which a resumed model would not notice.
     if _has_checkpoint(directory):
         raise InputError(
             f"{directory} holds checkpoints, and no longer {'both ' if len(names) > 1 else ''}"
@@ -40,7 +40,7 @@ def _run_readers(kind: RunKind, directory: Path, data: RunData) -> Readers:
 
 
 class _RunBatches:
-    """Examples of a run in numbers, and the batches of them; what is too long is dropped and counted."""
+    """Encoded examples of a run and their batches. Examples that are too long are dropped and counted."""
 
     def __init__(
         self, kind: RunKind, data: RunData, readers: Readers, progress: Progress | None = None
@@ -62,17 +62,17 @@ class _RunBatches:
             raise InputError(f"The {part} {self.kind.noun}: {error}") from error
 
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
-        # A resumed run sees the batches that it would have seen: order and noise follow from the epoch.
+        # Order and noise follow from the epoch, so a resumed run sees the same batches.
         return self._batches(self.training, first_epoch)
 
     def training_shapes(self) -> list[tuple[int, int]]:
-        """Return the shapes of the batches, where each is compiled; noise may add some."""
+        """Return the shapes of the training batches if each is compiled; noise may add some."""
         if not self.kind.pads_to_buckets:
             return []
         return batch_shapes(self.training.lengths(), self.sizes.tokens_per_batch)
 
     def validation_batches(self) -> tf.data.Dataset:
-        # Always the same, so that losses of epochs can be compared.
+        # Always the same, so that losses are comparable between epochs.
         return self._batches(self.validation, None)
 
     def _batches(self, encoded: Encoded, first_epoch: int | None) -> tf.data.Dataset:

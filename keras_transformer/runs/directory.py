@@ -1,4 +1,4 @@
-"""Directory of a run: one process at a time, and nothing is lost before something new is saved."""
+"""Run directory: lock, configuration, safe replacement and resuming of a run."""
 
 import contextlib
 import json
@@ -30,16 +30,16 @@ REPORT_FILE, PAGE_FILE = "report.json", "report.html"
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
 
-# What an earlier run has left, and the same while it is moved there or back, when the run that replaces it
-# has written nothing yet, or nothing any more. A kill between two moves leaves a name that says which it is.
+# Directories for a replaced run: complete, and while its files are being moved there or back. After a kill
+# the name shows which of the two it is.
 _REPLACED, _MOVING = ".replaced", ".replaced.moving"
 
 _LOGGER = logging.getLogger(__name__)
 
 
-# Whatever else is in the directory, such as the texts to train on, is somebody else's and is never touched.
+# All other files in the directory, such as training texts, belong to the user and are never touched.
 def content(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
-    """Return all that runs of some kinds write."""
+    """Return the names of all files that runs of these kinds write."""
     pictures = dict.fromkeys(name for kind in kinds for name in kind.pictures)
     return (*_before_a_checkpoint(kinds), *_saved_task(kinds), *pictures, PAGE_FILE, REPORT_FILE)
 
@@ -61,19 +61,19 @@ def _saved_task(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep the directory for this process; the system frees it if the process is killed."""
-    # Two trainings in one directory would pair the vocabularies of one with the weights of the other.
-    # Windows and some network file systems have no such locks.
+    """Lock the directory for this process. The system releases the lock if the process is killed."""
+    # Two trainings in one directory would mix their vocabularies and weights. Windows and some network file
+    # systems have no such locks.
     if os.name != "posix":
         yield
         return
-    # Of the directory itself: a link to it is another name of the same run.
+    # Resolve links, so that a link to the run uses the same lock.
     real = resolved(directory)
     existed = real.parent.exists()
     try:
         with errors_named("write", directory):
             real.parent.mkdir(parents=True, exist_ok=True)
-            # Next to the directory, which may not be there yet; a disk may have no place next to it.
+            # Next to the directory, which may not exist yet, or inside it if the parent is not writable.
             is_next_to = not real.is_dir() or os.access(real.parent, os.W_OK)
             path = real.with_name(f".{real.name}.lock") if is_next_to else real / ".lock"
             file = _locked_file(path, directory)
@@ -84,7 +84,7 @@ def locked(directory: Path) -> Iterator[None]:
                 path.unlink(missing_ok=True)
     finally:
         if not existed:
-            with contextlib.suppress(OSError):  # it is not empty
+            with contextlib.suppress(OSError):  # not empty
                 real.parent.rmdir()
 
 
@@ -97,9 +97,9 @@ def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
             file.close()
             message = f"Another process is training {directory}. Wait for it, or choose another --name."
             raise InputError(message) from error
-        except OSError:  # the file system has no locks
+        except OSError:  # the file system does not support locks
             return file
-        # The process before may have removed the file between the two calls: a lock on it keeps nobody out.
+        # The previous process may have removed the file between both calls; such a lock has no effect.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
@@ -114,7 +114,7 @@ def _saved_config(directory: Path) -> RunConfig:
 
 
 def write_config(directory: Path, config: RunConfig, *, is_complete: bool = False) -> None:
-    """Write the configuration of a run, with checksums of itself and, if complete, of what is made once."""
+    """Write `config.json` with its checksum and, if complete, those of the readers and fingerprints."""
     table = config.model_dump()
     checksums = {CONFIG_FILE: Checksums.of_values(table)}
     if is_complete:
@@ -126,7 +126,7 @@ def write_config(directory: Path, config: RunConfig, *, is_complete: bool = Fals
 
 
 def _check_unchanged(directory: Path) -> None:
-    """Raise InputError if a file that saved epochs depend on is not as the run left it."""
+    """Raise InputError if a file that the saved epochs depend on has changed."""
     path = directory / CONFIG_FILE
     table = read_table(read_file(path), path)
     checksums = table.pop(CHECKSUMS, {})  # earlier runs have none
@@ -148,8 +148,8 @@ def _check_unchanged(directory: Path) -> None:
 
 @contextlib.contextmanager
 def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[RunConfig]:
-    """Make the directory of a new run around its training, and yield the configuration to save."""
-    # After a kill, what was set aside is put back when the next run begins.
+    """Prepare the directory for a new run, and yield the configuration to save."""
+    # Restore a run that was set aside before a kill.
     _settle(directory)
     initial = config.model.initial_model
     if initial is not None and Path(initial).resolve() == directory.resolve():
@@ -162,8 +162,8 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
         directory.mkdir(parents=True, exist_ok=True)
     finish_replacement(directory)
     if overwrite:
-        # Not removed before the new run has saved a checkpoint: a wrong option may only show when the model
-        # is made. The new name appears when all of it is there.
+        # Keep the old run until the new one has saved a checkpoint: a wrong option may fail late. The final
+        # name appears when all files are moved.
         _move(directory, directory / _MOVING)
         if (directory / _MOVING).exists():
             (directory / _MOVING).rename(directory / _REPLACED)
@@ -174,8 +174,8 @@ def begun(directory: Path, config: RunConfig, *, overwrite: bool) -> Iterator[Ru
         yield config
     except BaseException:
         if not any(directory.glob(f"{CHECKPOINTS}/*")):
-            _remove(directory)  # there is nothing to go on with
-            with contextlib.suppress(OSError):  # it is not empty
+            _remove(directory)  # nothing to resume
+            with contextlib.suppress(OSError):  # not empty
                 directory.rmdir()
         raise
     finally:
@@ -196,10 +196,10 @@ def _check_replaceable(directory: Path, *, overwrite: bool) -> None:
         except InputError as error:
             message = f"{directory / CONFIG_FILE} is not that of a run, and a run would replace it."
             raise InputError(f"{message} Choose another --name.") from error
-    # A run that ended before its first checkpoint left nothing to keep, if its configuration says it was one.
+    # With a config.json and no checkpoint, the rest is from a run that has nothing to keep.
     unsaved = _before_a_checkpoint(kinds) if CONFIG_FILE in present else ()
     kept = [name for name in present if name not in unsaved]
-    # Weights whose state is lost cannot be resumed, yet they are somebody's work.
+    # Weights without state.json cannot be resumed, but may still be valuable.
     kept += sorted(path.name for path in directory.glob(f"{CHECKPOINTS}/epoch-*"))
     if kept and not overwrite:
         raise InputError(
@@ -213,7 +213,7 @@ def _has_checkpoint(directory: Path) -> bool:
 
 
 def _settle(directory: Path) -> None:
-    """Remove what a new run has replaced, or put it back where the new one has saved nothing."""
+    """Delete the replaced run if the new one has a checkpoint, else restore it."""
     if (directory / _REPLACED).exists():
         if _has_checkpoint(directory):
             shutil.rmtree(directory / _REPLACED)
@@ -233,7 +233,7 @@ def _move(origin: Path, target: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    # The configuration last: it says that the others are of a run, also after a kill in between.
+    # The configuration last: it identifies the other files as a run's, also after a kill in between.
     for name in reversed(content(RunKind.kinds.values())):
         if (directory / name).is_dir():
             shutil.rmtree(directory / name)
@@ -241,17 +241,17 @@ def _remove(directory: Path) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-# What a run that goes on may change, by the beginning of its name: nothing that its saved epochs depend on.
-_PLACES = ("name", "run_directory", "export_directory", "cache_directory")
-_MAY_CHANGE = (*_PLACES, "training.epochs", "training.patience")
-# Scores that choose the best epoch have to be comparable; the loss does not depend on these.
+# Options that a resumed run may change (name prefixes): the saved epochs do not depend on them.
+_DIRECTORIES = ("name", "run_directory", "export_directory", "cache_directory")
+_MAY_CHANGE = (*_DIRECTORIES, "training.epochs", "training.patience")
+# These change scores, so they may only change if the monitor is the loss.
 _MAY_CHANGE_UNDER_THE_LOSS = ("training.monitored_pairs", "decoding.")
 
 
 @contextlib.contextmanager
 def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
-    """Let a run go on around its training; raise InputError if saved epochs depend on what would change."""
-    # What may still be refused must leave the configuration as it was, so that the caller saves it.
+    """Prepare a run to continue, and yield its configuration; refuse changes that saved epochs forbid."""
+    # The caller saves the configuration, after all checks have passed.
     saved = _saved_config(directory)
     _check_unchanged(directory)
     finish_replacement(directory)
@@ -259,7 +259,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
         _check_nothing_is_lost(directory)
     config = config.completed(saved.chosen)
     _check_resumable(saved, config)
-    # A cosine schedule was made for all its epochs; fewer of them hold for one call.
+    # A cosine schedule is fixed to its number of epochs; fewer epochs apply only to this call.
     if saved.training.schedule == "cosine" and saved.training.epochs is not None:
         config = config.override(epochs=saved.training.epochs)
     try:
@@ -269,7 +269,7 @@ def resumed(directory: Path, config: RunConfig) -> Iterator[RunConfig]:
 
 
 def _check_nothing_is_lost(directory: Path) -> None:
-    """Raise InputError for a run that saved epochs and has no checkpoints; say so if it saved none."""
+    """Raise InputError if saved epochs have lost their checkpoints; warn if none was saved."""
     names = (_CURVES[0], *_saved_task(RunKind.kinds.values()), REPORT_FILE)
     if left := [name for name in names if (directory / name).exists()]:
         raise InputError(
@@ -303,7 +303,7 @@ def _check_resumable(saved: RunConfig, wanted: RunConfig) -> None:
 
 
 def _flat(config: RunConfig) -> dict[str, object]:
-    """Name each value, such as `training.epochs`."""
+    """Return all values by dotted name, such as `training.epochs`."""
     flat: dict[str, object] = {}
     for name, value in config.model_dump().items():
         inner = value if isinstance(value, dict) else None
@@ -312,9 +312,8 @@ def _flat(config: RunConfig) -> dict[str, object]:
 
 
 def check_data(directory: Path, kind: type[RunKind], **received: str) -> None:
-    """Note the fingerprints of a run's examples; raise InputError if it began with others."""
-    # With others, held-out examples may be among those that were trained on, the place in the data is lost,
-    # and losses of epochs cannot be compared.
+    """Save the fingerprints of the examples; raise InputError if a resumed run has other examples."""
+    # With other data, held-out examples may have been trained on, and losses are not comparable.
     path = directory / _fingerprints(kind)
     if not path.exists():
         write_file(path, _as_json(received))

@@ -1,4 +1,4 @@
-"""A run from frames to strings: arrays and their targets, statistics and a tokenizer, a `Translator`."""
+"""Frames run: arrays and their target texts, normalization, a tokenizer, a `Translator`."""
 
 import hashlib
 import shlex
@@ -26,46 +26,46 @@ _Pair: TypeAlias = tuple[np.ndarray, str]
 
 
 class _FramesSection(_DataSection):
-    """Frames to train, validate and test on, their targets, and the limits of a batch."""
+    """Training, validation and test frames, their targets, and length limits."""
 
     frames: FileName | None = None
-    """Frames to train on: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
+    """Training frames: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file of names, tabs and targets, or a file with a line for each example.
-    If absent, those in the file of `frames`."""
+    """Targets of `frames`: a `.tsv` file of names and targets, or one target per line. Defaults to those
+    inside the file of `frames`."""
     validation_frames: FileName | None = None
-    """Frames that choose the best epoch. If absent, a part of the training examples does."""
+    """Validation frames, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_targets: FileName | None = None
     """Targets of `validation_frames`."""
     test_frames: FileName | None = None
-    """Frames that are scored after training."""
+    """Test frames, to score after training."""
     test_targets: FileName | None = None
     """Targets of `test_frames`."""
     max_source_length: Length = 256
-    """Longest source in frames; longer examples are dropped and counted."""
+    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
     max_target_length: Length = 256
-    """Longest target in tokens, one special token included; longer examples are dropped and counted."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
 
 
 class _FrameModelSection(_ModelSection):
-    """A preset, and what differs from it; the width of the frames is that of the data."""
+    """A preset, and any fields that override it. The width of a frame follows from the data."""
 
     decided_elsewhere: ClassVar[tuple[str, ...]] = tuple(
         name for name in _ModelSection.decided_elsewhere if name != "source_convolutions"
     )
 
     def transformer(self, longest: int = 1, **decided: object) -> TransformerConfig:
-        # 3,500 windows of three sensors: 99.5 % exact in 4:43, in place of 97.0 % in 6:56.
+        # On 3,500 windows of three sensors: 99.5 % exact match in 4:43, without convolutions 97.0 % in 6:56.
         return super().transformer(
             longest, **{"encoder_feature_dim": 1, "source_convolutions": True, **decided}
         )
 
 
 class FramesConfig(RunConfig):
-    """A run from frames to a `Translator`."""
+    """Configuration of a run that trains a `Translator` on frames."""
 
     task: Literal["frames"] = "frames"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _FramesSection = _FramesSection()
     model: _FrameModelSection = _FrameModelSection()
     training: _TranslationTraining = _TranslationTraining()
@@ -73,7 +73,7 @@ class FramesConfig(RunConfig):
 
 
 class FrameRun(TranslationRun):
-    """What a run does with frames; an example is an array `(s, w)` and its target."""
+    """Run on frames; an example is an array `(s, w)` and its target text."""
 
     config_class = FramesConfig
     noun = "examples"
@@ -83,11 +83,11 @@ class FrameRun(TranslationRun):
     config: Any
 
     def read(self) -> RunData:
-        """Read all examples; those to validate on are held out where they have no files."""
-        return RunKind.read(self)  # none of them is more than memory holds
+        """Read all examples. Validation examples without files are held out."""
+        return RunKind.read(self)  # frames always fit into memory
 
     def origin(self, prefix: str) -> tuple[str, str | None] | None:
-        """Return where frames are, and their targets."""
+        """Return the files of frames and targets."""
         data = self.config.data
         frames = getattr(data, f"{prefix}frames")
         return None if frames is None else (frames, getattr(data, f"{prefix}targets"))
@@ -103,24 +103,24 @@ class FrameRun(TranslationRun):
         return hashlib.sha256(f"{example[0].shape}".encode() + example[0].tobytes()).hexdigest()
 
     def fingerprint(self, examples: Sequence[_Pair]) -> str:
-        """Return what other frames or targets, or another order of them, would change."""
+        """Return a checksum of the frames, the targets and their order."""
         digest = hashlib.sha256()
         for frames, target in examples:
             digest.update(f"{frames.shape} {len(target)} {target}\n".encode() + frames.tobytes())
         return digest.hexdigest()
 
     def shown(self, source: np.ndarray) -> str:
-        """Return frames by their number."""
+        """Return frames as their number and width."""
         return f"{len(source)} frames of {source.shape[1]}"
 
     def make_readers(self, data: RunData) -> Readers:
-        """Compute the statistics of the frames, and make the vocabulary of the targets."""
+        """Compute the mean and variance of the frames, and train the tokenizer of the targets."""
         targets = [target for _, target in data.train]
         tokenizer = self.new_tokenizer(targets, choose_kind(self.config.vocabulary.kind, targets, targets))
         return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
 
     def initial_readers(self, initial: Translator) -> Readers:
-        """Return the statistics and the tokenizer of a translator that reads frames."""
+        """Return the normalizer and the tokenizer of the initial translator, which must read frames."""
         if initial.source.name != "features":
             raise InputError(
                 "`initial_model` must read frames, as the examples of a run are. "
@@ -135,14 +135,14 @@ class FrameRun(TranslationRun):
             return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
         except InputError:
             raise
-        except ValueError as error:  # of a width that is not that of the statistics
+        except ValueError as error:  # wrong width of the frames
             raise InputError(str(error)) from error
 
     def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         return []
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> Transformer:
-        """Make a model of the preset, what differs from it, the width of frames and the vocabulary's size."""
+        """Build a model for the width of the frames and the vocabulary size."""
         normalizer, tokenizer = readers
         known = self.model_config(
             readers,
@@ -153,11 +153,11 @@ class FrameRun(TranslationRun):
         return Transformer(**known.options(), dtype=dtype)
 
     def source(self, example: _Pair) -> list[list[float]]:
-        """Return frames as lists of numbers."""
+        """Return frames as nested lists of numbers."""
         return example[0].tolist()
 
     def command(self, example: _Pair, version: str) -> str:
-        """Return a command that asks an export for the frames of the run."""
+        """Return a command that runs an export on the frames of the run."""
         frames = self.config.data.test_frames or self.config.data.frames
         return f"keras-transformer {self.verb} --saved-model {version} --frames {shlex.quote(frames)}"
 

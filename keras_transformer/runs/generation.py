@@ -1,4 +1,4 @@
-"""A run that writes on: texts, one tokenizer, a `CausalLM`, a `TextGenerator`."""
+"""Text generation run: texts, one tokenizer, a `CausalLM`, a `TextGenerator`."""
 
 import logging
 from collections.abc import Sequence
@@ -36,24 +36,23 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _TextsSection(_DataSection):
-    """Texts to train, validate and test on, and the limits of a batch."""
+    """Training, validation and test texts, and the length limit."""
 
     texts: Files | None = None
-    """Texts: a file with one on each line, plain or `.gz`; a table (`.tsv`, `.csv`, `.jsonl`) with a column
-    `text`, or `FILE#COLUMN`; `tfds:NAME`; several, or a pattern."""
+    """Training texts: one per line (plain or `.gz`), a table (`.tsv`, `.csv`, `.jsonl`) with a column `text`,
+    `FILE#COLUMN`, or `tfds:NAME`. Several files or a pattern for shards."""
     validation_texts: Files | None = None
-    """Texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_texts: Files | None = None
-    """Texts that are scored after training."""
+    """Test texts, to score after training."""
     packed: bool = False
-    """Train on pieces of all texts one after the other, for running text and long documents."""
+    """Concatenate texts and train on pieces of `max_length` tokens, for running text."""
     max_length: Length = 256
-    """Longest text in tokens, one special token included, and length of a piece; longer texts are dropped and
-    counted unless they are packed."""
+    """Maximum text length in tokens, including one special token. Longer texts are dropped, unless packed."""
 
 
 class _CausalModelSection(_ModelSection):
-    """A preset, and what differs from it: any field that a `CausalLM` has, too."""
+    """A preset, and any fields of a `CausalLM` that override it."""
 
     decided_elsewhere: ClassVar[tuple[str, ...]] = (
         *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
@@ -62,29 +61,30 @@ class _CausalModelSection(_ModelSection):
 
 
 class _GenerationTraining(_TrainingSection):
-    """Recipe of the training."""
+    """Training options of text generation."""
 
     label_smoothing: Fraction = 0.0
-    """Probability that is spread over the vocabulary; above 0 it raises the perplexity."""
+    """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
+    0."""
     monitor: Literal["loss"] = "loss"
-    """What chooses the best epoch: the loss of the validation texts."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
 
 
 class _SamplingSection(_Section):
-    """How a prompt is continued."""
+    """Sampling options of text generation."""
 
     temperature: Weight = 0.8
-    """Below 1 for likelier tokens, above 1 for more variety; 0 always takes the likeliest."""
+    """Sampling temperature. 0 always takes the most likely token."""
     top_k: Count | None = None
-    """Only so many of the most likely tokens."""
+    """Sample only from this many most likely tokens."""
     top_p: Fraction | None = 0.95
-    """Only the fewest most likely tokens that are together at least so likely."""
+    """Sample only from the most likely tokens whose cumulative probability reaches this value (nucleus)."""
     num_samples: Count = 1
-    """Continuations of each prompt."""
+    """Continuations per prompt."""
     batch_size: Count = 64
-    """Texts that are continued or scored together."""
+    """Number of texts to decode or score together."""
     seed: Seed = 0
-    """Seed of the samples."""
+    """Random seed of the samples."""
 
     def search(self) -> Search:
         if not self.temperature:
@@ -99,10 +99,10 @@ class _SamplingSection(_Section):
 
 
 class GenerationConfig(RunConfig):
-    """A run from texts to a `TextGenerator`."""
+    """Configuration of a run that trains a `TextGenerator` on texts."""
 
     task: Literal["generate"] = "generate"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _TextsSection = _TextsSection()
     model: _CausalModelSection = _CausalModelSection()
     training: _GenerationTraining = _GenerationTraining()
@@ -110,7 +110,7 @@ class GenerationConfig(RunConfig):
 
 
 class GenerationRun(RunKind):
-    """What a run does with texts; an example is a text."""
+    """Run on texts; an example is a text."""
 
     config_class = GenerationConfig
     task_class = TextGenerator
@@ -142,13 +142,13 @@ class GenerationRun(RunKind):
         return example.strip()[:200]
 
     def make_readers(self, data: RunData) -> Readers:
-        """Make the tokenizer, from training texts alone."""
+        """Train the tokenizer, from training texts only."""
         texts = [*data.train]
         return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
-        """The limit of a text, in tokens."""
+        """Maximum length of a text, in tokens."""
         return self.config.data.max_length
 
     def encode(self, examples: Sequence[str], readers: Readers, progress: Progress | None) -> EncodedTexts:
@@ -159,7 +159,7 @@ class GenerationRun(RunKind):
     def batches(
         self, encoded: EncodedTexts, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Make the dataset of `text_dataset`."""
+        """Return batches of `text_dataset`."""
         return text_dataset(
             encoded,
             tokens_per_batch=tokens_per_batch,
@@ -170,17 +170,17 @@ class GenerationRun(RunKind):
         )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> CausalLM:
-        """Make a model of the preset, and what differs from it."""
+        """Build a model for the vocabulary size."""
         [tokenizer] = readers
         options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
         return CausalLM(tokenizer.vocabulary_size, **options, dtype=dtype)
 
     def check_model(self, model: CausalLM) -> None:
-        """Raise InputError for samples that the machine has no memory for."""
+        """Raise InputError if sampling exceeds the memory."""
         model.config.check_decoding(1, self.config.decoding.num_samples, 1, self.longest, 1)
 
     def make_task(self, model: CausalLM, readers: Readers) -> TextGenerator:
-        """Make a generator with the search of the configuration."""
+        """Make a generator with the configured sampling."""
         [tokenizer] = readers
         return TextGenerator(
             model, tokenizer, search=self.config.decoding.search(), max_length=self.config.data.max_length
@@ -195,7 +195,7 @@ class GenerationRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
-        """Measure how well texts are predicted, and continue the beginnings of the first."""
+        """Compute the perplexity of texts, and continue the beginnings of the first ones."""
         given = [*dict.fromkeys(examples)] if unique else examples
         report = evaluate_texts(task, given, packed=self.config.data.packed)
         prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]
@@ -211,7 +211,7 @@ class GenerationRun(RunKind):
         return example.strip()[: -(-len(example.strip()) // _PROMPT_PART)]
 
     def lines(self, examples: Sequence[str], outputs: Sequence[Translation]) -> list[str]:
-        """Return a line for each continuation."""
+        """Return a header and one line per continuation."""
         lines = ["continued (score, prompt, text):"]
         for text, output in zip(examples, outputs, strict=False):
             lines.append(f"  {output.score:7.3f}  {self.source(text)}  →  {' '.join(output.text.split())}")

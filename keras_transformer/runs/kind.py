@@ -1,4 +1,4 @@
-"""What a run trains: a kind is one file. `Run` tells the story, a kind what is special to its task."""
+"""Base class of the task-specific parts of a run. Each task has one module; `Run` is the common part."""
 
 import abc
 import hashlib
@@ -26,54 +26,55 @@ from keras_transformer.tasks import ModelTask, Task
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training import compile_model
 
-# Shows something long with its length and its name; what it gives is told how many more items are done.
+# Factory of progress bars, from length and label. The context manager yields a function that adds a number
+# of finished items.
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 Readers: TypeAlias = tuple[Any, ...]
-"""What turns examples into numbers; a run saves them under the names that the task has for them."""
+"""Tokenizers or normalizers of the examples, saved under the names that the task has for them."""
 
 
 class Corpus(Protocol):
-    """Training examples that are more than memory holds."""
+    """Training examples that do not fit into memory."""
 
     @property
     def fingerprint(self) -> str:
-        """What other examples would change."""
+        """Checksum of the examples."""
 
     @property
     def num_examples(self) -> int:
-        """How many there are to train on."""
+        """Number of training examples."""
 
 
 class RunData(NamedTuple):
-    """Examples to train, validate and test on; an example is what the kind makes of it."""
+    """Training, validation and test examples; the kind of run defines what an example is."""
 
     train: Sequence[Any]
-    """Of a large corpus the sample that its readers are made from."""
+    """For a large corpus: the sample from which the readers are made."""
     validation: Sequence[Any]
     test: Sequence[Any]
     corpus: Corpus | None = None
 
     @property
     def num_train(self) -> int:
-        """How many examples there are to train on."""
+        """Number of training examples."""
         return len(self.train) if self.corpus is None else self.corpus.num_examples
 
 
 class Encoded(Protocol):
-    """Examples in numbers."""
+    """Encoded examples."""
 
     @property
     def num_dropped(self) -> int:
-        """How many were left out as too long."""
+        """Number of examples dropped as too long."""
 
     def __len__(self) -> int: ...
 
     def lengths(self) -> np.ndarray:
-        """Return the lengths of each example, int32 (n, number of sides)."""
+        """Return the lengths of the examples, int32 `(n, number of sides)`."""
 
 
 class RunResults(NamedTuple):
-    """What a run has when it is trained and scored."""
+    """Everything that the report shows of a finished run."""
 
     data: RunData
     readers: Readers
@@ -85,34 +86,34 @@ class RunResults(NamedTuple):
 
 
 class RunKind(abc.ABC):
-    """What is special to a task: a subclass in a file of its own, which `runs` imports.
+    """Base class for the task-specific part of a run.
 
-    `RunConfig` finds it by the `task` of its `config_class`.
+    Importing a subclass registers it under the `task` of its `config_class`.
 
     Args:
-        config: of the run, an object of `config_class`.
+        config: Configuration, an instance of `config_class`.
     """
 
     kinds: ClassVar[dict[str, type["RunKind"]]] = {}
-    """The subclasses by the `task` of their configuration."""
+    """Registered subclasses, by the `task` of their configuration."""
     config_class: ClassVar[type[RunConfig]]
-    """The options of such a run; its field `task` has the name as its default."""
+    """Configuration class. The default of its field `task` is the name of the task."""
     task_class: ClassVar[type[ModelTask]]
-    """What a run ends with."""
+    """Class of the trained task."""
     scored_class: ClassVar[type[Task]]
-    """What `score` takes: `task_class`, or what it has in common with an export."""
+    """Class that `score` accepts: `task_class`, or its base class that exports share."""
     model_class: ClassVar[type[keras.Model]]
-    """What it trains."""
+    """Class of the trained model."""
     noun: ClassVar[str]
-    """What examples are called in messages, in the plural."""
+    """Name of the examples in messages, in the plural."""
     needs: ClassVar[str]
-    """What to train on, and the flag that names it."""
+    """Required data, with its flag, for messages."""
     verb: ClassVar[str]
-    """The command that asks a model of this kind."""
+    """Command that runs a trained model."""
     template: ClassVar[str] = "report.html"
-    """The page of the report in `templates/`: `report.html`, or one that extends it."""
+    """Report page in `templates/`: `report.html`, or a page that extends it."""
     pictures: ClassVar[tuple[str, ...]] = ()
-    """Files that `page` writes to the run's directory."""
+    """Files that `page` writes into the directory of the run."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -123,29 +124,29 @@ class RunKind(abc.ABC):
 
     @staticmethod
     def of(config: RunConfig) -> "RunKind":
-        """Return the kind that a configuration asks for."""
+        """Return the kind for a configuration."""
         return RunKind.kinds[config.task](config)
 
-    # What a run trains on.
+    # Data.
 
     def read(self) -> RunData:
-        """Read all examples; validation examples are held out from the others where they have no origin."""
+        """Read all examples. Validation examples without files are held out from the training examples."""
         train, validation, test = self.training_part, self.read_part("validation"), self.read_part("test")
         if not validation:
             train, validation = self.hold_out(train)
-        # Without test examples, the report is of those that choose the best epoch.
+        # Without test examples, the report scores the validation examples.
         return RunData(train=train, validation=validation, test=test or validation)
 
     @cached_property
     def training_part(self) -> list[Any]:
-        """The examples to train on, those that are held out included; read once."""
+        """All training examples, including the held-out ones. Read once."""
         origin = self.origin("")
         if origin is None:
             raise InputError(f"A run with task={self.config.task!r} needs {self.needs}. Received: none.")
         return self.read_from(origin)
 
     def read_part(self, part: str) -> list[Any]:
-        """Read the examples to validate or test on; none where they have no origin of their own."""
+        """Read the validation or test examples; an empty list if there are no files for them."""
         origin = self.origin(f"{part}_")
         if origin is not None:
             return self.read_from(origin)
@@ -153,20 +154,20 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def origin(self, prefix: str) -> Any:
-        """Return where the examples are that options with a prefix name; None if they name nothing."""
+        """Return the files (or name) of examples given by options with this prefix, else None."""
 
     @abc.abstractmethod
     def read_from(
         self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
     ) -> list[Any]:
-        """Read examples from an origin, or a split of a dataset that has splits.
+        """Read examples from files, or from a split of a named dataset.
 
-        A file has none: then there are no examples if they are optional, and all of the file if not.
-        `unique` is as for `score`.
+        Files have no splits: the result is empty if `optional`, else the whole file. `unique` is as for
+        `score`.
         """
 
     def hold_out(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Return the examples to train on, and those to validate on; equal sources stay together."""
+        """Return training and validation examples; examples with equal sources stay together."""
         data = self.config.data
         numbered = [(self.key(example), str(number)) for number, example in enumerate(examples)]
         parts = split_pairs(numbered, validation_fraction=data.validation_fraction, seed=data.seed)
@@ -174,27 +175,27 @@ class RunKind(abc.ABC):
         return train, validation
 
     def key(self, example: Any) -> str:
-        """Return what examples with equal sources have in common."""
+        """Return a key that examples with equal sources share."""
         return str(example[0])
 
     def fingerprint(self, examples: Sequence[Any]) -> str:
-        """Return what other examples, or another order of them, would change."""
+        """Return a checksum of the examples and their order."""
         digest = hashlib.sha256()
-        # As JSON, so that no two lists are the same bytes; in order, which decides on the batches.
+        # JSON, so that different lists never have the same bytes. The order decides on the batches.
         for example in examples:
             digest.update(json.dumps(example).encode() + b"\n")
         return digest.hexdigest()
 
     @abc.abstractmethod
     def describe(self, example: Any) -> str:
-        """Return an example as a line, to be looked at before the training."""
+        """Return an example as one line of text, to show before training."""
 
     @abc.abstractmethod
     def make_readers(self, data: RunData) -> Readers:
-        """Make the readers, from training examples alone."""
+        """Make the readers, from training examples only."""
 
     def new_tokenizer(self, texts: list[str], kind: str) -> Tokenizer:
-        """Train a tokenizer of a kind, as the configuration wants it."""
+        """Train a tokenizer of the given kind with the options of the configuration."""
         vocabulary = self.config.vocabulary
         return train_tokenizer(
             texts,
@@ -205,46 +206,46 @@ class RunKind(abc.ABC):
         )
 
     def initial_readers(self, initial: Any) -> Readers:
-        """Return the readers of the task that a run begins with."""
+        """Return the readers of the initial task."""
         return tuple(getattr(initial, name) for name in self.task_class.tokenizer_names)
 
     @property
     @abc.abstractmethod
     def longest(self) -> int:
-        """Length of the longest example that a run takes, which a batch must hold."""
+        """Maximum length of an example, which a batch must hold."""
 
     @abc.abstractmethod
     def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> Encoded:
-        """Turn examples, or a corpus of them, into numbers; raise InputError if none fits the limits."""
+        """Encode examples or a corpus; raise InputError if all exceed the limits."""
 
     @abc.abstractmethod
     def batches(
         self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Return batches to train on from an epoch on; for None those to validate on, always the same."""
+        """Return training batches, starting at an epoch; for None the validation batches, always the same."""
 
     @property
     def pads_to_buckets(self) -> bool:
-        """Whether batches must have few shapes, since each is compiled."""
+        """Whether batches should have few shapes, because each shape is compiled."""
         return compiles_each_shape() or self.config.training.distribute == "tpu"
 
-    # What it trains.
+    # Model.
 
     @abc.abstractmethod
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> keras.Model:
-        """Make a model without training."""
+        """Build an untrained model."""
 
     def model_config(self, readers: Readers, longest: int, **decided: object) -> TransformerConfig:
-        """Return the preset, what differs from it, and what the data decide, if memory is large enough."""
+        """Return the configuration of the model; raise InputError if it exceeds the memory."""
         model = self.config.model
         asked, preset = model.changes.get("dropout"), PRESETS[model.preset].dropout
         dropout = choose_dropout(preset, readers) if asked is None else asked
         known: TransformerConfig = model.transformer(longest=longest, dropout=dropout, **decided)
-        known.check_memory(bytes_per_weight=12)  # with Adam's two means of the gradients
+        known.check_memory(bytes_per_weight=12)  # weights and Adam's two moments
         return known
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
-        """Compile a new model."""
+        """Compile a new model with the training options."""
         recipe = self.config.training
         compile_model(
             model,
@@ -259,17 +260,17 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def check_model(self, model: keras.Model) -> None:
-        """Refuse before the training what could be refused after it."""
+        """Raise InputError before training for what would fail after it."""
 
     def scoring(self, readers: Readers, examples: Sequence[Any]) -> Any | None:
-        """Return the callback that scores validation examples after an epoch; None if the loss is enough."""
+        """Return the callback that scores validation examples; None if the loss is the monitor."""
         return None
 
     @abc.abstractmethod
     def make_task(self, model: keras.Model, readers: Readers) -> ModelTask:
-        """Make the task of a trained model."""
+        """Make the task from a trained model."""
 
-    # What is said of it.
+    # Scores and report.
 
     @abc.abstractmethod
     def score(
@@ -281,23 +282,23 @@ class RunKind(abc.ABC):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Any]]:
-        """Score a task, or an export of one, on examples; return its outputs, too."""
+        """Score a task or its export on examples; return the report and the outputs."""
 
     @abc.abstractmethod
     def source(self, example: Any) -> Any:
-        """Return what a task is asked for an example, as a value of JSON."""
+        """Return the input of an example, as a JSON value."""
 
     def command(self, example: Any, version: str) -> str:
-        """Return a command that asks an export for an example, as a shell reads it."""
-        # Windows's shell knows double quotes alone; a source is an example, which may lose its own.
+        """Return a shell command that runs an export on an example."""
+        # The Windows shell only knows double quotes. Quotes inside the example are dropped.
         quote = "'" if os.name == "posix" else '"'
         source = str(self.source(example)).strip().replace(quote, "")
         return f"echo {quote}{source}{quote} | keras-transformer {self.verb} --saved-model {version}"
 
     @abc.abstractmethod
     def lines(self, examples: Sequence[Any], outputs: Sequence[Any]) -> list[str]:
-        """Return lines that show outputs in a terminal, the first of which says what the others have."""
+        """Return terminal lines that show outputs; the first line is a header."""
 
     def page(self, results: RunResults) -> dict[str, Any]:
-        """Write `pictures`, and return what `template` has besides what every report has."""
+        """Write `pictures`, and return the additional values of `template`."""
         return {}

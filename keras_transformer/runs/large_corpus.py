@@ -1,7 +1,7 @@
-"""Training pairs that are more than memory holds: what is held out, a sample, and a cache of token ids.
+"""Training pairs that do not fit into memory: held-out pairs, a sample, and a cache of token ids.
 
-The texts are read twice, to draw and to tokenize. What is made of them stays in a directory named by their
-checksums, so that a run whose cache is there reads no text.
+The texts are read twice: to draw the sample and to tokenize. The results are cached in a directory named
+by the checksums of the files, so that a second run reads no text.
 """
 
 import hashlib
@@ -22,9 +22,9 @@ from keras_transformer.runs.kind import Progress, Readers
 from keras_transformer.runs.translation_options import TranslationConfig, _PairsSection
 from keras_transformer.types import Pair
 
-# A vocabulary of 500,000 texts takes 5 s and 1.4 GB, and more texts change its rarest entries alone.
+# A vocabulary of 500,000 texts takes 5 s and 1.4 GB; more texts change only its rarest entries.
 _MAX_SAMPLE = 150_000
-# Held out of millions, 5 % would take longer to translate than an epoch to train.
+# Translating 5 % of millions of pairs would take longer than training an epoch.
 _MAX_HELD_OUT = 5_000
 _FILE = "corpus.json"
 
@@ -34,7 +34,7 @@ _LOGGER = logging.getLogger(__name__)
 class _LargeCorpus(NamedTuple):
     texts: ParallelText
     directory: Path
-    num_examples: int  # pairs with text on both sides, but for those held out
+    num_examples: int  # pairs with text on both sides, without the held-out pairs
     held_out: list[Pair]
     sample: list[Pair]
 
@@ -43,12 +43,12 @@ class _LargeCorpus(NamedTuple):
         return self.directory.name
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield the training pairs; a source that is held out is so with all its targets."""
+        """Yield the training pairs. All pairs of a held-out source are held out."""
         sources = {source for source, _ in self.held_out}
         return (pair for pair in self.texts if pair[0] not in sources)
 
     def encode(self, tokenizers: Readers, limits: tuple[int, int], progress: Progress | None) -> EncodedPairs:
-        """Tokenize all pairs to the disk, or find their ids there."""
+        """Tokenize all pairs to disk, or load the cached ids."""
         decided = {"limits": limits, "tokenizers": [each.fingerprint() for each in tokenizers]}
         directory = self.directory / f"ids-{Checksums.of_values(decided)[:16]}"
         is_made, (source, target) = directory.exists(), tokenizers
@@ -64,13 +64,13 @@ class _LargeCorpus(NamedTuple):
 
 
 def _large_corpus(config: TranslationConfig) -> _LargeCorpus | None:
-    """Return the training pairs of a run if they are files of more than it keeps in memory."""
+    """Return the training pairs if they are files with more pairs than a run keeps in memory, else None."""
     data, texts = config.data, _texts(config.data)
-    # The first that is too many, if there is one.
+    # Whether there is a pair beyond the limit.
     if texts is None or not any(True for _ in itertools.islice(texts, data.max_pairs_in_memory, None)):
         return None
     fraction = data.validation_fraction if data.validation_source is None else 0.0
-    _LOGGER.info("more than %s pairs: reading their files", f"{data.max_pairs_in_memory:,}")
+    _LOGGER.info("more than %s pairs: drawing a sample from the files", f"{data.max_pairs_in_memory:,}")
     checksums = [Checksums.of(path) for path in texts.files]
     is_parallel = data.source is not None
     decided: dict[str, object] = {
@@ -87,7 +87,7 @@ def _large_corpus(config: TranslationConfig) -> _LargeCorpus | None:
         values = _draw(texts, fraction, data.seed)
         write_file(path, json.dumps({**values, "checksum": Checksums.of_values(values)}).encode())
     try:
-        # Not `read_file`: 150,000 long texts may be more than it reads.
+        # Not `read_file`: 150,000 long texts may exceed its size limit.
         with errors_named("read", path), open_for_reading(path) as file:
             values = read_table(file.read(), path, checksum=True)
     except InputError as error:
@@ -97,7 +97,8 @@ def _large_corpus(config: TranslationConfig) -> _LargeCorpus | None:
 
 
 def _texts(data: _PairsSection) -> ParallelText | None:
-    # What cannot be read twice, such as a pipe, is read into memory; so is what is refused there.
+    # Files that cannot be read twice, such as pipes, are read into memory; so are invalid ones, which fail
+    # there.
     with suppress(InputError):
         if data.source is not None and data.target is not None:
             return ParallelText(data.source, data.target)
@@ -107,7 +108,7 @@ def _texts(data: _PairsSection) -> ParallelText | None:
 
 
 def _draw(texts: ParallelText, fraction: float, seed: int) -> dict[str, object]:
-    """Read all pairs, and draw what is held out and a sample of the others by a hash of their source."""
+    """Read all pairs; draw the held-out pairs and the sample by a hash of their sources."""
     num_pairs = 0
 
     def ranked() -> Iterator[tuple[bytes, int, Pair]]:
@@ -124,7 +125,7 @@ def _draw(texts: ParallelText, fraction: float, seed: int) -> dict[str, object]:
         raise InputError(f"No pair of {texts.files[0]} has text on both sides. Received: 0 pairs.")
     wanted = max(1, min(round(num_pairs * fraction), _MAX_HELD_OUT)) if fraction else 0
     num_held_out = _where_sources_end([rank for rank, *_ in lowest], wanted)
-    # In the order of the files, so that a sample of all pairs is those in memory.
+    # In file order, so that a sample of all pairs equals the pairs read into memory.
     sample = sorted(lowest[num_held_out : num_held_out + _MAX_SAMPLE], key=lambda ranked: ranked[1])
     return {
         "num_pairs": num_pairs - num_held_out,
@@ -134,7 +135,7 @@ def _draw(texts: ParallelText, fraction: float, seed: int) -> dict[str, object]:
 
 
 def _where_sources_end(ranks: list[bytes], wanted: int) -> int:
-    """Return how many to hold out, at most as wanted if that parts no source, whose pairs are on one side."""
+    """Return the number to hold out: at most `wanted` if that splits no source between both parts."""
     ends = [number for number in range(1, len(ranks)) if ranks[number] != ranks[number - 1]]
     if wanted and not ends:
         raise InputError(f"No pair is left to train on. Received: {len(ranks)} pairs of one source.")

@@ -1,4 +1,4 @@
-"""Model of a run: new or with the weights of an earlier one, its training, and the task made of it."""
+"""Model of a run: new or fine-tuned, its training, and the resulting task."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 
 _LOGGER = logging.getLogger(__name__)
-# What may differ from the model that a run begins with: how it is trained, and not what it computes.
-_OF_TRAINING = ("dropout", "attention_dropout", "intermediate_dropout", "rematerialize")
+# Options that may differ from the initial model: they change training, not the function of the model.
+_TRAINING_OPTIONS = ("dropout", "attention_dropout", "intermediate_dropout", "rematerialize")
 
 
 def _train_model(
@@ -41,12 +41,12 @@ def _train_model(
         batches = data.training_batches(checkpoint.epoch)
         if checkpoint.epoch:
             model = checkpoint.load_model()
-            model.jit_compile = compiles_each_shape()  # it may have begun on another backend
+            model.jit_compile = compiles_each_shape()  # the run may have started on another backend
         else:
             model = _new_model(data, num_batches=len(batches))
         sizes = len(data.training), len(data.validation), len(batches), model.count_params()
         counts = [f"{size:,}" for size in sizes]
-        # What could be refused after the training is refused now.
+        # Fail now for what would fail after training.
         kind.check_model(model)
         write_config(directory, saved.completed(data.sizes._asdict()), is_complete=True)
         _LOGGER.info(
@@ -54,7 +54,7 @@ def _train_model(
             *(counts[0], kind.noun, counts[1], kind.noun, *counts[2:]),
         )
         if shapes := data.training_shapes():
-            _LOGGER.info("%d shapes of batches, each of which is compiled once", len(shapes))
+            _LOGGER.info("%d batch shapes; each is compiled once", len(shapes))
         return fit(
             model,
             batches,
@@ -73,14 +73,13 @@ def _train_model(
 def _finished_task(data: _RunBatches, directory: Path) -> ModelTask:
     average_last, checkpoint = data.kind.config.training.average_last, Checkpoint(directory)
     if average_last is not None:
-        # Those of a short run's first epochs are far from its last: 8 of 8 epochs of Multi30k had 24.6 BLEU.
+        # The first epochs of a short run are far from its last: averaging 8 of 8 on Multi30k gave 24.6 BLEU.
         wanted, average_last = average_last, min(average_last, (checkpoint.epoch + 1) // 2)
         note = "" if wanted == average_last else f"; average_last={wanted} is more than half of them"
-        _LOGGER.info("the mean of the last %d of %d epochs%s", average_last, checkpoint.epoch, note)
+        _LOGGER.info("averaging the last %d of %d epochs%s", average_last, checkpoint.epoch, note)
     else:
         _LOGGER.info("best epoch: %d", checkpoint.best_epoch)
-    # Mixed precision is a way of training: the weights are float32, every export takes such a model, and its
-    # outputs do not depend on how it was trained.
+    # Mixed precision is only for training: the weights are float32, and exports need a float32 model.
     model = load_model(directory, average_last=average_last).with_dtype("float32")
     return data.kind.make_task(model, data.readers)
 
@@ -92,7 +91,7 @@ def _new_model(data: _RunBatches, num_batches: int) -> keras.Model:
         model = _initial_model(kind, dtype)
     else:
         model = kind.new_model(data.readers, dtype)
-    # An update is a whole group of batches, and what is left of an epoch is left out.
+    # Gradient accumulation: an incomplete last group of an epoch makes no update.
     num_steps = data.sizes.epochs * (num_batches // recipe.gradient_accumulation_steps)
     schedule = recipe.learning_rate(num_steps, data.sizes.warmup_steps, model.config.hidden_dim)
     kind.compile_model(model, schedule)
@@ -106,27 +105,26 @@ def _initial_model(kind: RunKind, dtype: keras.DTypePolicy) -> keras.Model:
     if not isinstance(initial, model_class):
         raise InputError(f"{directory} holds a {type(initial).__name__}, not a {model_class.__name__}.")
     _check_architecture(section, initial.get_config())
-    changes = {name: value for name, value in section.changes.items() if name in _OF_TRAINING}
+    changes = {name: value for name, value in section.changes.items() if name in _TRAINING_OPTIONS}
     serialized = keras.saving.serialize_keras_object(dtype)
     model = model_class.from_config({**initial.get_config(), **changes, "dtype": serialized})
     model.set_weights(initial.get_weights())
-    _LOGGER.info("beginning with the weights of %s", directory)
+    _LOGGER.info("starting from the weights of %s", directory)
     return model
 
 
 def _check_architecture(section: _ModelSection, config: Mapping[str, object]) -> None:
-    # Weights that do not fit would be left out, or begin at random.
-    # What is None there is as large as something else.
+    # Weights that do not fit would be skipped or stay random. An option of None equals another option.
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
     same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in section.changes.items()
-        if name not in _OF_TRAINING
+        if name not in _TRAINING_OPTIONS
         and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
     ]
     if differing:
         raise InputError(
             f"The model in {section.initial_model} has another architecture; only "
-            f"{', '.join(_OF_TRAINING)} may differ. Received: {', '.join(differing)}."
+            f"{', '.join(_TRAINING_OPTIONS)} may differ. Received: {', '.join(differing)}."
         )

@@ -1,6 +1,6 @@
-"""What suits a corpus where nothing else is said: its tokens, its batches, and how long a model trains on it.
+"""Defaults that follow from the corpus: tokenizer, batch size, epochs, warm-up, dropout.
 
-A run and a Keras script choose by the same rules, each of which stands here once.
+Runs and `Recipe` share these rules.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training.schedules import InverseSquareRootSchedule
 from keras_transformer.types import SPECIAL_TOKENS, Pair
 
-_LARGEST = 8000  # vocabulary, if not given
-_SHORTEST_BATCH = 512  # tokens
-_MANY_LETTERS = 64  # of a text on average, beyond which characters make sequences too long
+_MAX_VOCABULARY_SIZE = 8000  # if not given
+_MIN_TOKENS_PER_BATCH = 512
+_MAX_MEAN_CHARACTERS = 64  # of a text; longer texts make character sequences too long
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Sizes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What `keras-transformer train` chooses for a corpus, for a script of one's own.
+    """Training recipe for a corpus, as `keras-transformer train` chooses it, for your own script.
 
     Example:
         ```python
@@ -49,33 +49,33 @@ class Recipe:
     """
 
     tokenizer: Tokenizer
-    """Of both sides, or of the targets of frames: subwords, fewer for a small corpus; for short texts of
-    digits, codes or single words characters."""
+    """Tokenizer of both sides, or of the targets of frames. Characters for short texts of digits, codes or
+    single words, else subwords; a small corpus gets a small vocabulary."""
     source_reader: Reader
     """The tokenizer, or the `FrameNormalizer` of frames."""
     tokens_per_batch: int
-    """For `data.translation_dataset`: from 512 to 4096."""
+    """Argument of `data.translation_dataset`, from 512 to 4096."""
     epochs: int
-    """From 10 to 100, for 3000 updates at least."""
+    """Number of epochs: enough for 3000 updates, but from 10 to 100."""
     warmup_steps: int
-    """A fifth of the updates, at most 1000."""
+    """Number of warm-up updates: a fifth of all, at most 1000."""
     dropout: float
-    """For the preset `tiny`."""
+    """Dropout rate for the preset `tiny`."""
 
     @classmethod
     def of(cls, pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]]) -> "Recipe":
-        """Choose for some pairs, and train their tokenizer.
+        """Choose the recipe for training pairs, and train their tokenizer.
 
         Args:
-            pairs: Sources and targets to train on, without those that are held out. Sources may be frames,
-                arrays `(s, w)`.
+            pairs: Training sources and targets, without validation pairs. Sources may be frames, arrays
+                `(s, w)`.
 
         Returns:
             The recipe.
 
         Raises:
             TypeError: If a pair is not two strings.
-            InputError: If there are no pairs, or they hold no text.
+            InputError: If there are no pairs, or they contain no text.
         """
         first = next(iter(pairs), ()) if isinstance(pairs, Sequence) else ()
         reads_frames = isinstance(first, tuple | list) and hasattr(next(iter(first), None), "shape")
@@ -96,33 +96,35 @@ class Recipe:
 
     @property
     def learning_rate(self) -> InverseSquareRootSchedule:
-        """A rise to 0.001 during the warm-up, and the fall after it."""
+        """Linear warm-up to 0.001, then inverse square root decay."""
         return InverseSquareRootSchedule(1e-3, self.warmup_steps)
 
 
 def choose_kind(kind: str | None, sources: list[str], targets: list[str]) -> str:
-    """Return the kind of tokens, characters where none is given and they suit; log why."""
-    # Of 3,000 numbers in words and digits, subwords leave half of a number unseen: 12.7 % exact after as many
-    # updates as give characters 90 %.
+    """Return the given kind of tokenizer, or choose one by the texts; log the reason."""
+    # On 3,000 numbers in words and digits, subwords reach 12.7 % exact match and characters 90 % after equal
+    # numbers of updates: a subword of half a number may never occur in training.
     reason = _reason_for_characters(sources, targets)
     if kind is None and reason:
-        _LOGGER.info("chosen for these texts: characters, since %s; `subword` is the other kind", reason)
+        _LOGGER.info(
+            "chosen for these texts: kind=character, because %s; the alternative is kind=subword", reason
+        )
         return "character"
     if kind == "subword" and reason:
-        _LOGGER.info("characters may suit these texts better, since %s: kind=character", reason)
+        _LOGGER.info("kind=character may suit these texts better, because %s", reason)
     return kind or "subword"
 
 
 def _reason_for_characters(sources: list[str], targets: list[str]) -> str:
-    """Say why characters suit a corpus; empty if they do not."""
+    """Return why characters suit a corpus; empty if they do not."""
     sides = {"sources": sources, "targets": targets}
-    if any(sum(map(len, texts)) > _MANY_LETTERS * len(texts) for texts in sides.values()):
+    if any(sum(map(len, texts)) > _MAX_MEAN_CHARACTERS * len(texts) for texts in sides.values()):
         return ""
     for name, texts in sides.items():
         characters = "".join("".join(text.split()) for text in texts)
         if sum(map(str.isdigit, characters)) * 4 >= len(characters) > 0:
             return f"{name} are digits and codes"
-    # On one side alone they may be sentences of a language without spaces.
+    # If only one side has no spaces, it may be sentences of a language without spaces.
     words = [sum(len(text.split()) == 1 for text in texts) >= 0.9 * len(texts) for texts in sides.values()]
     return "they are single words" if all(words) else ""
 
@@ -135,15 +137,15 @@ def train_tokenizer(
     lowercase: bool = False,
     normalize_spaces: bool = False,
 ) -> Tokenizer:
-    """Train a tokenizer of a kind, of a size that suits the texts where none is given."""
-    largest = size or _LARGEST
+    """Train a tokenizer of the given kind; its size defaults to one that suits the texts."""
+    largest = size or _MAX_VOCABULARY_SIZE
     if kind == "subword":
-        # In 8,000 entries for 2,470 numbers and their names each number is one: 0 % exact, with 192 entries
-        # 60 %. No fewer than letters need.
+        # With 8,000 entries for 2,470 numbers and their names, each number becomes one token: 0 % exact
+        # match, but 60 % with 192 entries. The minimum covers all characters.
         fitting = max(sum(map(len, texts)) // 400, 2 * len(set().union(*texts)) + len(SPECIAL_TOKENS))
         if not size and fitting < largest:
             largest = fitting
-            _LOGGER.info("chosen for these texts: a vocabulary of %d", largest)
+            _LOGGER.info("chosen for these texts: size=%d", largest)
         return SubwordTokenizer.train(texts, largest, lowercase=lowercase)
     if kind == "whitespace":
         return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=largest)
@@ -161,10 +163,12 @@ def choose_sizes(
     warmup_steps: int | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> _Sizes:
-    """Choose what is not given, so that a small corpus gets updates enough, most after the warm-up."""
-    # 2,470 pairs in ten epochs of 4,096 tokens a batch got 40 updates in a warm-up of 1,000: all empty.
+    """Choose the sizes not given, so that a small corpus gets enough updates, most after the warm-up."""
+    # 2,470 pairs, 10 epochs, 4,096 tokens per batch: 40 updates of a warm-up of 1,000, all outputs empty.
     given = _Sizes(tokens_per_batch or 0, epochs or 0, warmup_steps or 0)
-    tokens_per_batch = given.tokens_per_batch or max(min(num_tokens // 100, 4096), _SHORTEST_BATCH, holds)
+    tokens_per_batch = given.tokens_per_batch or max(
+        min(num_tokens // 100, 4096), _MIN_TOKENS_PER_BATCH, holds
+    )
     updates_per_epoch = max(num_tokens / tokens_per_batch, 1) / gradient_accumulation_steps
     epochs = given.epochs or min(max(math.ceil(3000 / updates_per_epoch), 10), 100)
     warmup_steps = given.warmup_steps or min(max(int(epochs * updates_per_epoch / 5), 1), 1000)
@@ -176,8 +180,8 @@ def choose_sizes(
 
 
 def choose_dropout(dropout: float, readers: Sequence[Reader]) -> float:
-    """Return the rate of dropout that suits the tokens, where that of a preset is not asked for by name."""
-    # What characters of short texts, or frames, have in common is a rule, and not to be learned by heart.
+    """Return the dropout rate that suits the tokens, for a preset whose rate is not overridden."""
+    # Short character sequences and frames need less dropout: they follow rules that the model must learn.
     reads_frames = any(isinstance(reader, FrameNormalizer) for reader in readers)
     if dropout > 0.1 and (reads_frames or all(reader.kind == "character" for reader in readers)):
         _LOGGER.info("chosen for %s: dropout=0.1", "frames" if reads_frames else "characters")

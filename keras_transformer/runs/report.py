@@ -1,4 +1,4 @@
-"""`report.html` of a run: one file to look at, which opens without a network. Its text is in `templates/`."""
+"""Report of a run: `report.html`, one self-contained page made from `templates/`."""
 
 import difflib
 import json
@@ -31,7 +31,7 @@ _NUM_BINS = 32
 
 
 def _write_report(kind: RunKind, results: RunResults, checkpoint: Checkpoint, seconds: int) -> None:
-    """Write `report.html`, with what the kind of the run adds to it."""
+    """Write `report.html` from the template and values of the run's kind."""
     config = kind.config
     values = {
         **results._asdict(),
@@ -49,7 +49,7 @@ def _write_report(kind: RunKind, results: RunResults, checkpoint: Checkpoint, se
         "platform": platform,
     }
     text = _template(kind.template).render({**values, **kind.page(results)})
-    # The name of a directory may hold bytes that are no UTF-8.
+    # A directory name may contain invalid UTF-8.
     write_file(results.directory / PAGE_FILE, text.encode("utf-8", "replace"))
 
 
@@ -70,24 +70,24 @@ def _template(name: str) -> jinja2.Template:
 
 
 def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
-    """Return the marks of a vertical axis, from its lower to its upper end, for each number of a history."""
+    """Return for each metric of the history the tick values of its axis, from the lower to the upper end."""
     values: defaultdict[str, list[float]] = defaultdict(list)
-    # Loss and learning rate first. What is missing to a perfect score is the score once more.
+    # Loss and learning rate first. Skip the losses that only mirror a score, such as 1 - BLEU.
     for name in sorted(history, key=lambda name: "loss learning_rate".find(name.removeprefix("val_")) < 0):
         if not name.endswith("_loss") or name == "val_loss":
             values[name.removeprefix("val_")] += filter(math.isfinite, history[name])
-    return {name: _marks(min(numbers), max(numbers)) for name, numbers in values.items() if numbers}
+    return {name: _ticks(min(numbers), max(numbers)) for name, numbers in values.items() if numbers}
 
 
-def _marks(low: float, high: float) -> list[float]:
+def _ticks(low: float, high: float) -> list[float]:
     margin = (high - low) / 20 or abs(high) / 20 or 1.0
     low, high = low - margin, high + margin
     inner = map(float, MaxNLocator(5).tick_values(low, high))
-    return [low, *(mark for mark in inner if low < mark < high), high]
+    return [low, *(tick for tick in inner if low < tick < high), high]
 
 
 def _differences(text: str, other: str) -> list[tuple[str, bool]]:
-    """Cut a text into parts, and say of each whether the other text differs there."""
+    """Split a text into parts, each with a flag that says whether the other text differs there."""
     blocks = difflib.SequenceMatcher(None, text, other, autojunk=False).get_opcodes()
     return [(text[start:end], kind != "equal") for kind, start, end, _, _ in blocks]
 
@@ -100,15 +100,15 @@ def text_side(
     token_ids: np.ndarray,
     test_texts: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what the page shows of the texts of one side: their lengths and their tokens.
+    """Return the length histogram and vocabulary statistics of one side's texts.
 
     Args:
-        name: of the side, such as `source`.
-        tokenizer: of its texts.
-        lengths: of the training texts, int32 (n,).
-        limit: highest length that a text may have.
-        token_ids: of training texts, one after the other.
-        test_texts: texts that the tokenizer was not made from.
+        name: Name of the side, such as `source`.
+        tokenizer: Tokenizer of the texts.
+        lengths: Lengths of the training texts, int32 `(n,)`.
+        limit: Maximum length of a text.
+        token_ids: Concatenated token ids of training texts.
+        test_texts: Texts that the tokenizer was not trained on.
     """
     width = math.ceil((lengths.max() - lengths.min() + 1) / _NUM_BINS)
     edges = np.arange(lengths.min(), lengths.max() + width + 1, width)
@@ -135,7 +135,7 @@ def text_side(
 
 
 def visible(token: str) -> str:
-    """Return a token as text that can be seen: spaces, control characters, and marks without a letter."""
+    """Return a token with spaces, control characters and lone combining characters made visible."""
     category = unicodedata.category(token[:1] or " ")
     if len(token) == 1 and token != " " and category[0] in "CZ":
         return f"U+{ord(token):04X}"
@@ -144,11 +144,11 @@ def visible(token: str) -> str:
 
 
 def _settings(config: RunConfig, model: keras.Model) -> dict[str, list[tuple[str, object, bool, str]]]:
-    """Return for each section the names, values, whether they are no defaults, and what they mean."""
+    """Return for each section its fields: name, value, whether it differs from the default, and meaning."""
     options = config.options()
     fields = {name for name, option in options.items() if option.sections == ("model",)}
     values, defaults = _flat(config), _flat(type(config)())
-    # Sizes of the model that the preset, the vocabularies or an earlier model decided.
+    # Model sizes that follow from the preset, the vocabularies or the initial model.
     sizes = model.get_config()
     decided = {f"model.{name}": sizes[name] for name in sizes if name in fields}
     sections: defaultdict[str, list[tuple[str, object, bool, str]]] = defaultdict(list)

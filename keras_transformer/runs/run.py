@@ -1,4 +1,4 @@
-"""A run: what a notebook and the command line both call."""
+"""Training run, used by notebooks and the command line."""
 
 import logging
 import time
@@ -39,10 +39,10 @@ _NUM_EXAMPLES = 8
 
 
 class Run:
-    """A training run from files to a task such as a `Translator`, in a directory of its own.
+    """Training run in its own directory: from data files to a trained task, such as a `Translator`.
 
     Args:
-        config: all that decides the outcome; the built-in dates if None. Its `task` says what is trained.
+        config: Configuration; its `task` decides what to train. Defaults to the built-in dates.
 
     Example:
         ```python
@@ -61,41 +61,41 @@ class Run:
             )
         self.config = RunConfig.default() if config is None else config
         self.outputs: list[Any] = []
-        """The outputs for the test examples, in their order; empty before `train`."""
+        """Outputs for the test examples, in order. Empty before `train`."""
 
     @classmethod
     def from_toml(cls, path: str | PathLike[str], **options: Value) -> "Run":
-        """Make the run that a TOML file describes.
+        """Create a run from a TOML file.
 
         Args:
-            path: of the file; see `RunConfig`.
-            **options: values that win over the file's, by the names of the fields.
+            path: Path of the file; see `RunConfig`.
+            **options: Values by field name, which override the file.
 
         Raises:
-            InputError: if the file cannot be read, or a name or a value is wrong.
+            InputError: If the file cannot be read, or a field name or a value is invalid.
         """
         return cls(RunConfig.from_toml(path).override(**options))
 
     @classmethod
     def open(cls, directory: str | PathLike[str], **options: Value) -> "Run":
-        """Open the directory of a run, to use its model or to go on with `train(resume=True)`.
+        """Open the directory of a run, to use its model or to continue with `train(resume=True)`.
 
         Args:
-            directory: of the run, such as `runs/de_en`.
-            **options: values that change, by the names of the fields.
+            directory: Directory of the run, such as `runs/de_en`.
+            **options: Changed values, by field name.
 
         Raises:
-            InputError: if there is no run, or a name or a value is wrong.
+            InputError: If the directory holds no run, or a field name or a value is invalid.
         """
         path = as_path(directory)
-        # Where it is now, since a directory may have been renamed or moved after its configuration was saved.
+        # The current path: the directory may have been moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
         return cls(_saved_config(path).override(**{**place, **options}))
 
     @staticmethod
     def examples(directory: str | PathLike[str]) -> tuple[Any, ...]:
-        """Return some sources that the run in a directory was tested on; none where there is no report."""
-        # An export needs no report: of a saved task alone there is none, and one that is damaged gives none.
+        """Return some test sources of the run in a directory; an empty tuple if it has no report."""
+        # Exports must not depend on the report: a saved task has none, and a damaged one is ignored.
         try:
             examples = read_table(read_file(Path(directory, REPORT_FILE)), directory)["examples"]
             return tuple(example for example in examples if isinstance(example, str | list))
@@ -104,31 +104,31 @@ class Run:
 
     @property
     def directory(self) -> Path:
-        """Where checkpoints, the trained task, pictures and report are."""
+        """Directory of the checkpoints, the trained task and the report."""
         return Path(self.config.run_directory, self.config.name)
 
     @property
     def kind(self) -> RunKind:
-        """What is special to the task of the run."""
+        """Task-specific part of the run."""
         return RunKind.of(self.config)
 
     @cached_property
     def data(self) -> RunData:
-        """Examples to train, validate and test on, such as pairs of texts; read once."""
+        """Training, validation and test examples, such as pairs of texts. Read once."""
         return self.kind.read()
 
     @cached_property
     def task(self) -> ModelTask:
-        """What was trained, with the weights of the best epoch or the mean of the last.
+        """Trained task, with the weights of the best epoch or the average of the last epochs.
 
         Raises:
-            InputError: before `train`.
+            InputError: If the run is not trained yet.
         """
         return self.kind.task_class.load(self.directory)
 
     @property
     def translator(self) -> Translator:
-        """The trained task of a run that translates; raises InputError before `train`, and for others."""
+        """Trained `Translator`; raises InputError before `train`, and for runs of other tasks."""
         task = self.task
         if not isinstance(task, Translator):
             raise InputError(f"`task` has what was trained. Received: a run with task={self.config.task!r}.")
@@ -136,12 +136,12 @@ class Run:
 
     @property
     def num_epochs(self) -> int:
-        """Number of epochs that are saved."""
+        """Number of saved epochs."""
         return Checkpoint(self.directory).epoch
 
     @property
     def is_improving(self) -> bool:
-        """Whether the last epoch that is saved is the best, so that further ones may be better."""
+        """Whether the last saved epoch is the best, so that longer training may help."""
         checkpoint = Checkpoint(self.directory)
         return checkpoint.best_epoch == checkpoint.epoch > 1
 
@@ -157,28 +157,28 @@ class Run:
         """Train the model, save the task, score it on the test examples, and write `report.html`.
 
         Args:
-            resume: whether to go on after the last epoch that was saved.
-            overwrite: whether to replace an earlier run in the directory. It is kept until this one has saved
-                its first epoch.
-            callbacks: further ones for `model.fit`.
-            verbose: of `model.fit`.
-            progress: as for `score`; a cache of token ids is shown too.
+            resume: Whether to continue after the last saved epoch.
+            overwrite: Whether to replace an earlier run in the directory. The old run is kept until the new
+                one has saved its first epoch.
+            callbacks: Additional callbacks for `model.fit`.
+            verbose: Verbosity of `model.fit`.
+            progress: Progress bar factory, as for `score`. Also shows the tokenization of a large corpus.
 
         Returns:
-            Scores of the test examples, which `report.json` has too.
+            Scores of the test examples, also written to `report.json`.
 
         Raises:
-            InputError: if the data, the configuration or the directory cannot be used, another process trains
-                in it, or training is interrupted.
+            InputError: If the data, the configuration or the directory are not usable, another process trains
+                in the directory, or training is interrupted.
         """
         start, config, directory = time.monotonic(), self.config, self.directory
         if resume and overwrite:
             raise InputError("A run goes on or starts again. Received: --resume and --overwrite.")
         engine = config.training.distribute
-        # First of all, since TensorFlow takes cores only before it has computed anything.
+        # Before anything else: TensorFlow accepts its number of threads only before the first computation.
         devices = distributed(engine) if engine else nullcontext()
         if kept := keep_compilations():
-            _LOGGER.info("compiled functions are kept in %s", kept)
+            _LOGGER.info("compiled functions are cached in %s", kept)
         with locked(directory):
             examples = self.data
             begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)
@@ -199,7 +199,7 @@ class Run:
             self.task = _finished_task(data, directory)
             self.task.save(directory)
             report, self.outputs = self.kind.score(self.task, examples.test, progress=progress)
-            # Real sources for the check of an export and its warm-up, when the examples are elsewhere.
+            # Sources for the check and warm-up of an export, which may run without the data files.
             sources = [kind.source(example) for example in examples.test[:_NUM_EXAMPLES]]
             seconds = round(time.monotonic() - start)
             values = {**report.to_dict(), "seconds": seconds, "examples": sources}
@@ -215,18 +215,20 @@ class Run:
         unique: bool = False,
         progress: Progress | None = None,
     ) -> EvaluationReport:
-        """Score what was trained.
+        """Score the trained task.
 
         Args:
-            examples: such as pairs of sources and targets; the test examples of the run if None.
-            unique: as for `score`.
-            progress: as for `score`.
+            examples: Examples, such as pairs of sources and targets. Defaults to the test examples of the
+                run.
+            unique: As for `score`.
+            progress: As for `score`.
 
         Returns:
-            For translations exact match and error rates, and BLEU and chrF where targets have words.
+            The scores. For translations: exact match and error rates, and BLEU and chrF if targets have
+            words.
 
         Raises:
-            InputError: if there is no trained model, or the examples cannot be read.
+            InputError: If there is no trained model, or the examples cannot be read.
         """
         given = self.data.test if examples is None else examples
         return self.kind.score(self.task, given, unique=unique, progress=progress)[0]
@@ -238,21 +240,21 @@ class Run:
         optimize: str = "float32",
         threads: int | None = None,
     ) -> Path:
-        """Write the next version of a SavedModel; see `export.export_saved_model`.
+        """Export the next version of a SavedModel; see `export.export_saved_model`.
 
         Args:
-            directory: of the model; `export_directory/name` of the configuration if None.
-            examples: real sources, for the check and for the warm-up requests; some test sources if None.
-            optimize: as there.
-            threads: as there.
+            directory: Directory of the model. Defaults to `export_directory/name` of the configuration.
+            examples: Realistic sources for the check and the warm-up. Defaults to some test sources.
+            optimize: As for `export_saved_model`.
+            threads: As for `export_saved_model`.
 
         Returns:
             The directory of the version.
 
         Raises:
-            InputError: if there is no trained model, the directory cannot be written, or Keras runs on
-                another backend than TensorFlow.
-            ExportError: if the SavedModel does not answer as the task does.
+            InputError: If there is no trained model, the directory is not writable, or the Keras backend is
+                not TensorFlow.
+            ExportError: If the outputs of the SavedModel differ from those of the task.
         """
         configured = Path(self.config.export_directory, self.config.name)
         place = configured if directory is None else as_path(directory)

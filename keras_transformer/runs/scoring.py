@@ -1,4 +1,4 @@
-"""Translations of sources, compared with their targets."""
+"""Scores of translations against their references."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from keras_transformer.tasks import TextSource, TextTask, Translation, Translato
 from keras_transformer.types import Pair
 
 _LOGGER = logging.getLogger(__name__)
-# Of texts without n-grams of words, such as ISO dates, BLEU would always be 0.
+# Texts of one word, such as ISO dates, have no word n-grams, so BLEU would always be 0.
 _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 
@@ -27,19 +27,19 @@ def score(
     unique: bool = False,
     progress: Progress | None = None,
 ) -> EvaluationReport:
-    """Translate sources, and compare the outputs with the targets.
+    """Translate sources and score the outputs against the targets.
 
     Args:
-        translator: a `Translator` or an `export.ServedModel`.
-        pairs: sources and targets; for a model of frames arrays `(s, w)` and targets.
-        batch_size: how many are decoded together.
-        tokenize: tokenization of sacreBLEU.
-        unique: whether a source that occurs several times counts once, with all its targets as references.
-        progress: makes a context manager from the number of sources and a label; what it gives is called with
-            the number of sources after each batch.
+        translator: A `Translator` or an `export.ServedModel`.
+        pairs: Sources and targets. For a model of frames: arrays `(s, w)` and targets.
+        batch_size: Number of sources to decode together. Defaults to 64.
+        tokenize: Tokenization of sacreBLEU. Defaults to `"13a"`.
+        unique: Whether to score each distinct source once, with all its targets as references.
+        progress: Progress bar factory: called with the number of sources and a label, it returns a context
+            manager. The yielded function is called after each batch with its number of sources.
 
     Returns:
-        Error rates, and BLEU and chrF where targets have words or are compared by character.
+        Error rates, and also BLEU and chrF if targets have words or `tokenize` is `"char"`.
     """
     return _scored(translator, pairs, batch_size, tokenize, unique=unique, progress=progress)[0]
 
@@ -59,7 +59,7 @@ def _scored(
     check_flags(unique=unique)
     reads_texts = getattr(translator, "source", TextSource).name == "text"
     several: list[Any] = [*as_pairs(pairs=pairs)] if reads_texts else [*pairs]
-    # Sources that are equal share a key, and so their references, only where each is to count once.
+    # With `unique`, equal sources share a key and their references.
     references: dict[object, list[str]] = {}
     sources = []
     for number, (source, target) in enumerate(several):
@@ -79,12 +79,12 @@ def _scored(
 
 
 def _key(source: Any) -> object:
-    """Return what equal sources have in common."""
+    """Return a key that equal sources share."""
     return source if isinstance(source, str) else (np.shape(source), np.asarray(source).tobytes())
 
 
 def _warn_of_unwritable(targets: list[str], translator: Translator) -> None:
-    # No output can equal such a reference, whatever the model has learned.
+    # No output can match such a reference, however good the model is.
     written = translator.target_tokenizer.round_trip(targets)
     others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
     if others:

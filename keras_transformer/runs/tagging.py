@@ -1,4 +1,4 @@
-"""A run that tags: texts whose tokens have tags, one tokenizer, an `EncoderModel`, a `TextTagger`."""
+"""Tagging run: texts with tagged tokens, one tokenizer, an `EncoderModel`, a `TextTagger`."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -33,38 +33,38 @@ _NUM_EXAMPLES = 12
 
 
 class _TaggedSection(_DataSection):
-    """Tagged texts to train, validate and test on, and the limits of a batch."""
+    """Training, validation and test texts with tags, and the length limit."""
 
     pairs: FileName | None = None
-    """Texts whose tokens have tags: CoNLL files (a token and its tag on each line, an empty line between
-    texts) or `.jsonl` (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` names
-    fields, or counts columns from 1."""
+    """Tagged texts: CoNLL files (a token and its tag per line, an empty line between texts) or `.jsonl`
+    (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` selects fields, or columns
+    from 1."""
     validation_pairs: FileName | None = None
-    """Tagged texts that choose the best epoch. If absent, a part of the training texts does."""
+    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_pairs: FileName | None = None
-    """Tagged texts that are scored after training."""
+    """Test texts, to score after training."""
     max_length: Length = _LabelledSection.model_fields["max_length"].default
-    """Longest text in tokens, the end token included; longer texts are cut off and counted."""
+    """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
 class _TaggerSection(_ModelSection):
-    """A preset, and what differs from it: any field that an `EncoderModel` has, too."""
+    """A preset, and any fields of an `EncoderModel` that override it."""
 
     decided_elsewhere = _EncoderSection.decided_elsewhere
 
 
 class TaggingConfig(RunConfig):
-    """A run from tagged texts to a `TextTagger`."""
+    """Configuration of a run that trains a `TextTagger` on tagged texts."""
 
     task: Literal["tag"] = "tag"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _TaggedSection = _TaggedSection()
     model: _TaggerSection = _TaggerSection()
     training: _ClassificationTraining = _ClassificationTraining()
 
 
 class TaggingRun(RunKind):
-    """What a run does with tagged texts; an example is the tokens of a text and their tags."""
+    """Run on tagged texts; an example is the tokens of a text and their tags."""
 
     config_class = TaggingConfig
     task_class = TextTagger
@@ -89,7 +89,7 @@ class TaggingRun(RunKind):
 
     @cached_property
     def tags(self) -> list[str]:
-        """The tags of all texts to train on, those that are held out included."""
+        """Tags of all training texts, including the held-out ones."""
         return label_names(self.training_part)
 
     def describe(self, example: TaggedText) -> str:
@@ -97,26 +97,26 @@ class TaggingRun(RunKind):
         return _shown(*example)[:120]
 
     def make_readers(self, data: RunData) -> Readers:
-        """Make the tokenizer, from training texts alone."""
+        """Train the tokenizer, from training texts only."""
         texts = [" ".join(tokens) for tokens, _ in data.train]
         return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
     @property
     def longest(self) -> int:
-        """The limit of a text, in tokens."""
+        """Maximum length of a text, in tokens."""
         return self.config.data.max_length
 
     def encode(
         self, examples: Sequence[TaggedText], readers: Readers, progress: Progress | None
     ) -> EncodedTags:
-        """Tokenize texts, and number their tags."""
+        """Tokenize texts and number their tags."""
         [tokenizer] = readers
         return EncodedTags.encode(examples, tokenizer, self.tags, max_length=self.longest)
 
     def batches(
         self, encoded: EncodedTags, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Make the dataset of `tagging_dataset`."""
+        """Return batches of `tagging_dataset`."""
         return tagging_dataset(
             encoded,
             tokens_per_batch=tokens_per_batch,
@@ -127,13 +127,13 @@ class TaggingRun(RunKind):
         )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
-        """Make a model of the preset, what differs from it, and an output for each tag."""
+        """Build a model with one output per tag."""
         [tokenizer] = readers
         options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
         return EncoderModel(tokenizer.vocabulary_size, len(self.tags), pooling=None, **options, dtype=dtype)
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
-        """Compile a new model; what is no first token of a word does not count."""
+        """Compile a new model; only the first token of each word counts in the loss."""
         recipe = self.config.training
         compile_model(
             model,
@@ -146,7 +146,7 @@ class TaggingRun(RunKind):
         )
 
     def check_model(self, model: EncoderModel) -> None:
-        """Raise InputError for a model that begins with other tags."""
+        """Raise InputError if the initial model has another number of tags."""
         if model.output_shape[-1] != len(self.tags):
             raise InputError(
                 "`initial_model` must have been trained on the same tags. Received: "
@@ -154,7 +154,7 @@ class TaggingRun(RunKind):
             )
 
     def make_task(self, model: EncoderModel, readers: Readers) -> TextTagger:
-        """Make a tagger of the tags."""
+        """Make a tagger with the tags."""
         [tokenizer] = readers
         return TextTagger(model, tokenizer, self.tags, max_length=self.longest)
 
@@ -167,18 +167,18 @@ class TaggingRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Tagging]]:
-        """Compare the tags that tokens are given with their own."""
-        if isinstance(task, TextTagger):  # the tokens of a file are words as they stand
+        """Tag the texts and score the tags."""
+        if isinstance(task, TextTagger):  # the file is already split into words
             task = task.with_changes(split_punctuation=False)
         given = [*dict.fromkeys(examples)] if unique else examples
         return score_tags(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
 
     def source(self, example: TaggedText) -> str:
-        """Return the tokens with spaces between them."""
+        """Return the tokens, joined by spaces."""
         return " ".join(example[0])
 
     def lines(self, examples: Sequence[TaggedText], outputs: Sequence[Tagging]) -> list[str]:
-        """Return a line for each text."""
+        """Return a header and one line per text."""
         lines = ["tags (and the right ones where they differ):"]
         for (tokens, tags), output in zip(examples, outputs, strict=False):
             given = _fitted(output, len(tokens))
@@ -187,16 +187,16 @@ class TaggingRun(RunKind):
         return lines
 
     def page(self, results: RunResults) -> dict[str, Any]:
-        """Return the texts with mistakes, and the vocabulary."""
+        """Return texts with mistakes, and the vocabulary."""
         training: Any = results.training
         [tokenizer] = results.readers
-        answers = [
+        tagged = [
             (tokens, [*tags], _fitted(output, len(tokens)))
             for (tokens, tags), output in zip(results.data.test, results.outputs, strict=False)
         ]
         wrong = [
             (_shown(tokens, right), _shown(tokens, given))
-            for tokens, right, given in answers
+            for tokens, right, given in tagged
             if right != given
         ]
         token_ids, lengths = training.token_ids.flat_values.numpy(), training.lengths()[:, 0]
@@ -215,20 +215,20 @@ def score_tags(
     batch_size: int = _BATCH_SIZE,
     progress: Progress | None = None,
 ) -> tuple[LabelReport, list[Tagging]]:
-    """Tag the tokens of texts, and compare their tags with the right ones.
+    """Tag texts and score the tags against the true ones.
 
     Args:
         tagger: A `TextTagger` or an `export.ServedTagger` with `split_punctuation=False`, so that its words
             are the tokens.
-        examples: The tokens of texts, and their tags.
-        batch_size: Number of texts that are computed together.
+        examples: Tokens and tags of each text.
+        batch_size: Number of texts to compute together. Defaults to 64.
         progress: As for `score`.
 
     Returns:
-        The scores, and the answer for each text. Tokens that were cut off count as `O`.
+        The scores, and the tagging of each text. Truncated tokens count as `O`.
 
     Raises:
-        InputError: If the tagger's words are others than the tokens.
+        InputError: If the tagger splits a text into other words than the tokens.
     """
     texts = [" ".join(tokens) for tokens, _ in examples]
     with progress(len(texts), "scoring") if progress else nullcontext() as advance:

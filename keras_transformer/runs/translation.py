@@ -1,4 +1,4 @@
-"""A run that translates: pairs of texts, a tokenizer for each side, a `Transformer`, a `Translator`."""
+"""Translation run: pairs of texts, a tokenizer for each side, a `Transformer`, a `Translator`."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class TranslationRun(RunKind):
-    """What a run does with pairs of texts; an example is a pair."""
+    """Run on pairs of texts; an example is a pair."""
 
     config_class: ClassVar[type[RunConfig]] = TranslationConfig
     task_class = Translator
@@ -46,7 +46,7 @@ class TranslationRun(RunKind):
     config: Any
 
     def read(self) -> RunData:
-        """Read all pairs, of more than memory holds a sample."""
+        """Read all pairs; for a large corpus a sample."""
         corpus = _large_corpus(self.config)
         if corpus is None:
             return super().read()
@@ -54,7 +54,7 @@ class TranslationRun(RunKind):
         return RunData(corpus.sample, validation, self.read_part("test") or validation, corpus)
 
     def origin(self, prefix: str) -> Any:
-        """Return two files of lines, or a name of pairs: the built-in dates if there is none."""
+        """Return the files of sources and targets, or the name of the pairs (default: `dates`)."""
         data = self.config.data
         source, target = getattr(data, f"{prefix}source"), getattr(data, f"{prefix}target")
         if source is not None:
@@ -64,22 +64,22 @@ class TranslationRun(RunKind):
     def read_from(
         self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
     ) -> list[Any]:
-        """Read pairs; columns after the second are more targets of a source that counts once."""
+        """Read pairs. With `unique`, columns after the second are further references."""
         seed = self.config.data.seed
         return read_pairs(origin, split, optional=optional, further_targets=unique, seed=seed)
 
     def shown(self, source: Any) -> str:
-        """Return a source as a line shows it."""
+        """Return a source as one line of text."""
         return str(source).strip()
 
     def describe(self, example: Any) -> str:
-        """Return a pair as a line."""
+        """Return a pair as one line of text."""
         return f"{self.shown(example[0])}  →  {example[1]}"
 
     def make_readers(self, data: RunData) -> Readers:
-        """Make the vocabularies, from training pairs alone: unknown tokens of others are scored as such."""
+        """Train the vocabularies, from training pairs only."""
         counts = f"{2 * len(data.train):,} of {2 * data.num_train:,} texts"
-        _LOGGER.info("making the vocabularies of %s, drawn with seed %d", counts, self.config.data.seed)
+        _LOGGER.info("training the vocabularies on %s, drawn with seed %d", counts, self.config.data.seed)
         vocabulary = self.config.vocabulary
         sources, targets = [source for source, _ in data.train], [target for _, target in data.train]
         kind = choose_kind(vocabulary.asked_kind, sources, targets)
@@ -90,7 +90,7 @@ class TranslationRun(RunKind):
         return self.new_tokenizer(sources, kind), self.new_tokenizer(targets, target_kind)
 
     def initial_readers(self, initial: Translator) -> Readers:
-        """Return the tokenizers of a translator that reads texts."""
+        """Return the tokenizers of the initial translator, which must read texts."""
         if initial.source.name != "text":
             raise InputError(
                 "`initial_model` must read texts, as the pairs of a run are. "
@@ -100,7 +100,7 @@ class TranslationRun(RunKind):
 
     @property
     def longest(self) -> int:
-        """The limit of the longer side, in tokens."""
+        """Maximum length of the longer side, in tokens."""
         return max(self._limits)
 
     @property
@@ -108,7 +108,7 @@ class TranslationRun(RunKind):
         return self.config.data.max_source_length, self.config.data.max_target_length
 
     def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedPairs:
-        """Tokenize pairs; those of a large corpus to the disk."""
+        """Tokenize pairs; a large corpus is tokenized to disk."""
         if isinstance(examples, _LargeCorpus):
             return examples.encode(readers, self._limits, progress)
         source, target = self._limits
@@ -117,7 +117,7 @@ class TranslationRun(RunKind):
     def batches(
         self, encoded: EncodedPairs, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Make the dataset of `translation_dataset`, to train on with noise."""
+        """Return batches of `translation_dataset`, with noise for training."""
         longest = int(encoded.lengths().max())
         if longest > tokens_per_batch:
             raise InputError(
@@ -142,10 +142,10 @@ class TranslationRun(RunKind):
         for side, (tokenizer, rate) in enumerate(zip(readers, rates, strict=True)):
             if isinstance(tokenizer, SubwordTokenizer) and rate:
                 source, target = (None, tokenizer) if side else (tokenizer, None)
-                # A limit counts a special token, which is not in the row yet when its tokens are split.
+                # The limit includes a special token, which is added after this step.
                 length = self._limits[side] - 1
                 steps.append(subword_dropout(source, target, rate, max_length=length, seed=seed))
-        if any(rates) and not steps:  # the vocabularies may be those of an earlier model
+        if any(rates) and not steps:  # the initial model may have other vocabularies
             kinds = " and ".join(type(tokenizer).__name__ for tokenizer in readers)
             raise InputError(
                 "`subword_dropout` is for subword vocabularies. Received: "
@@ -154,7 +154,7 @@ class TranslationRun(RunKind):
         return steps
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> Transformer:
-        """Make a model of the preset, what differs from it, and the sizes of the vocabularies."""
+        """Build a model for the vocabulary sizes."""
         model, (source, target) = self.config.model, readers
         sizes = source.vocabulary_size, target.vocabulary_size
         shared = model.changes.get("share_embeddings", self.config.vocabulary.shared)
@@ -173,12 +173,12 @@ class TranslationRun(RunKind):
         return Transformer(**known.options(), dtype=dtype)
 
     def check_model(self, model: Transformer) -> None:
-        """Raise InputError for a search that the machine has no memory for."""
+        """Raise InputError if the search exceeds the memory."""
         decoding = self.config.decoding
         model.config.check_decoding(1, decoding.beam_size, 1, decoding.max_target_length, 1)
 
     def scoring(self, readers: Readers, examples: Sequence[Any]) -> DecodeAndScore | None:
-        """Return a callback that decodes, which takes longer than the loss, where answers choose the best."""
+        """Return a callback that translates validation sources, unless the loss is the monitor."""
         training, decoding = self.config.training, self.config.decoding
         if training.monitor == "loss":
             return None
@@ -193,7 +193,7 @@ class TranslationRun(RunKind):
         )
 
     def make_task(self, model: Transformer, readers: Readers) -> Translator:
-        """Make a translator with the search of the configuration."""
+        """Make a translator with the configured search."""
         return self._translator(model, readers, self._search())
 
     def _translator(self, model: Transformer, readers: Readers, search: Search) -> Translator:
@@ -209,12 +209,12 @@ class TranslationRun(RunKind):
 
     def _search(self) -> Search:
         decoding, initial = self.config.decoding, self.config.model.initial_model
-        # Its rules belong to its weights: the token of a language that comes first, how lengths count.
-        before = GreedySearch() if initial is None else Translator.load(initial).search
+        # Keep the rules that belong to the initial weights: the language token, the length normalization.
+        initial_search = GreedySearch() if initial is None else Translator.load(initial).search
         kept = ("length_normalization", "constraints", "special_ids")
-        options: dict[str, Any] = {name: getattr(before, name) for name in kept}
+        options: dict[str, Any] = {name: getattr(initial_search, name) for name in kept}
         options["length_penalty"] = decoding.length_penalty
-        # A beam of one hypothesis is greedy search, which costs less.
+        # A beam of one hypothesis is greedy search, which is cheaper.
         if decoding.beam_size == 1:
             return GreedySearch(**options)
         return BeamSearch(decoding.beam_size, **options)
@@ -228,7 +228,7 @@ class TranslationRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
-        """Translate the sources, and compare the outputs with the targets; see `runs.score`."""
+        """Translate the sources and score the outputs; see `runs.score`."""
         decoding = self.config.decoding
         size, tokenize = batch_size or decoding.batch_size, decoding.bleu_tokenize
         return _scored(task, examples, size, tokenize, unique=unique, progress=progress)
@@ -238,7 +238,7 @@ class TranslationRun(RunKind):
         return example[0]
 
     def lines(self, examples: Sequence[Any], outputs: Sequence[Translation]) -> list[str]:
-        """Return a line for each output."""
+        """Return a header and one line per output."""
         lines = ["outputs (score, source, output, and the reference where it differs):"]
         for (source, target), output in zip(examples, outputs, strict=False):
             reference = "" if output.text == target else f"  ({target})"

@@ -1,4 +1,4 @@
-"""Options of a run that translates: where its pairs are, its vocabularies, and its search."""
+"""Options of a translation run: training pairs, vocabularies, decoding."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,32 +24,32 @@ from keras_transformer.types import Count, Length
 
 
 class _PairsSection(_DataSection):
-    """Pairs to train, validate and test on, and the limits of a batch."""
+    """Training, validation and test pairs, and length limits."""
 
     pairs: FileName | None = None
-    """Pairs by name: `dates`, `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or `.gz`), a
-    directory of them, or a folder of files `LANGUAGE.SPLIT.txt` as TFDS's `TranslateFolder` has them; the
-    built-in dates if absent. `FILE#SOURCE,TARGET` names columns, or counts them from 1."""
+    """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
+    `.gz`), a directory of such files, or one of `LANGUAGE.SPLIT.txt` files. `FILE#SOURCE,TARGET` selects
+    columns by name, or by number from 1. Defaults to `dates`."""
     source: Files | None = None
-    """File with a source text on each line, or in each `<seg>` of SGML, plain or `.gz`; several, or a
-    pattern, for shards."""
+    """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. Several files or a pattern for
+    shards."""
     target: Files | None = None
-    """File with the translation of each line of `source`; as many as of `source`."""
+    """Translation of each line of `source`, in as many files."""
     validation_source: Files | None = None
-    """Source texts that choose the best epoch. If absent, a part of the training pairs does."""
+    """Validation sources, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_target: Files | None = None
     """Translations of `validation_source`."""
     test_source: Files | None = None
-    """Source texts that are scored after training."""
+    """Test sources, to score after training."""
     test_target: Files | None = None
     """Translations of `test_source`."""
     max_pairs_in_memory: Count = 500_000
-    """Of more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained on
-    a sample of 150,000 pairs, and at most 5,000 are held out."""
+    """With more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained
+    on a sample of 150,000 pairs, and at most 5,000 are held out."""
     max_source_length: Length = 256
-    """Longest source in tokens, the end token included; longer pairs are dropped and counted."""
+    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
     max_target_length: Length = 256
-    """Longest target in tokens, one special token included; longer pairs are dropped and counted."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
 
     @model_validator(mode="after")
     def _check(self) -> "_PairsSection":
@@ -69,16 +69,17 @@ class _PairsSection(_DataSection):
 
 
 class _PairVocabularySection(_VocabularySection):
-    """Tokens that the texts of both sides are cut into."""
+    """Vocabularies of the sources and the targets."""
 
     target_kind: TokenizerKind | None = None
-    """Kind of the target's tokens where it differs, such as phones between spaces."""
+    """Tokenizer kind of the targets if it differs, such as `whitespace` for phones."""
     shared: bool = True
-    """Train one vocabulary on source and target together."""
+    """Train one vocabulary on sources and targets together."""
     subword_dropout: Fraction = 0.0
-    """Part of a subword vocabulary's merges that is left out in training, others in each epoch."""
+    """Fraction of subword merges to skip at random in training (BPE-dropout)."""
     target_subword_dropout: Fraction | None = None
-    """The same for targets, where it differs; 0 leaves them, the more costly side, as short as they are."""
+    """Subword dropout of the targets. Defaults to `subword_dropout`; 0 keeps targets short, which is
+    faster."""
 
     @model_validator(mode="after")
     def _check(self) -> "_PairVocabularySection":
@@ -96,58 +97,59 @@ class _PairVocabularySection(_VocabularySection):
 
     @property
     def asked_kind(self) -> TokenizerKind | None:
-        """Kind that was asked for, in its own name or by an option of it; None to choose one."""
+        """Tokenizer kind that the options name or imply; None to choose one by the corpus."""
         if self.kind is None and (self.subword_dropout or self.target_subword_dropout):
             return "subword"
         return self.kind or (self.target_kind if self.shared else None)
 
 
 class _TranslationTraining(_TrainingSection):
-    """Recipe of the training."""
+    """Training options of translation."""
 
     monitor: Literal[
         "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
     ] = "loss"
-    """What chooses the best epoch: the loss of the validation pairs, or a metric of their translations."""
+    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
     monitored_pairs: Count = 500
-    """Most validation pairs that are translated after an epoch for such a metric."""
+    """Maximum number of validation pairs to translate per epoch if `monitor` is not `loss`."""
 
 
 class _DecodingSection(_Section):
-    """Search for a translation, and how translations are scored."""
+    """Search and scoring options of translation."""
 
     beam_size: Count = 4
-    """Hypotheses that the search keeps; 1 is greedy."""
+    """Beam size. 1 is greedy search."""
     length_penalty: Weight = 1.0
-    """Exponent of the length that scores are divided by; 0 prefers short translations."""
+    """Exponent of the length by which scores are divided. 0 favors short translations."""
     max_target_length: Length = 256
-    """Longest translation in tokens, the end token included."""
+    """Maximum target length in tokens, including one special token. Longer training examples are dropped.
+    Outputs end there."""
     split_texts: Literal["long", "all", "none"] = "long"
-    """Texts that are split at the ends of sentences: longer ones than `max_source_length`, or all that have
-    several, as suits a model of single sentences; `none` cuts off long ones."""
+    """Texts to split at sentence ends: `long` ones (above `max_source_length`), `all` (for models trained on
+    single sentences), or `none` (long ones are truncated)."""
     batch_size: Count = 64
-    """Texts that are decoded together."""
+    """Number of texts to decode or score together."""
     bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """Tokenization of sacreBLEU; `none` for text that is tokenized already."""
+    """Tokenization of sacreBLEU. `none` for tokenized texts."""
 
 
 class TranslationConfig(RunConfig):
-    """A run from pairs of texts to a `Translator`."""
+    """Configuration of a run that trains a `Translator` on pairs of texts."""
 
     task: Literal["translate"] = "translate"
-    """What the model is trained for."""
+    """Task to train for."""
     data: _PairsSection = _PairsSection()
     vocabulary: _PairVocabularySection = _PairVocabularySection()
     training: _TranslationTraining = _TranslationTraining()
     cache_directory: FileName = "token_ids"
-    """Where token ids of more pairs than `max_pairs_in_memory` are kept, for all runs on them."""
+    """Cache of token ids of large corpora, for all runs."""
     decoding: _DecodingSection = _DecodingSection()
 
     @classmethod
     def start(cls, options: Mapping[str, Value]) -> "RunConfig":
-        """Return the built-in dates if no option names other pairs."""
+        """Return the configuration of the built-in dates unless the options name other pairs."""
         if options.get("pairs", "dates") != "dates" or "source" in options or "target" in options:
             return cls()
         dates = cls.from_toml(Path(__file__).with_name("dates.toml"))
-        # The sizes of a preset that is named, not those that the dates change in theirs.
+        # A preset given by flag replaces all sizes of dates.toml.
         return dates.model_copy(update={"model": _ModelSection()}) if "preset" in options else dates

@@ -1,4 +1,4 @@
-"""What the report of a run that translates has of its own: examples, attention maps, both vocabularies."""
+"""Report of a translation run: examples, attention maps and both vocabularies."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,10 +13,10 @@ from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Pair
 from keras_transformer.visualization.attention import plot_attention
 
 ATTENTION_FILE = "attention.png"
-_NUM_EXAMPLES = 6  # of each kind
-_NUM_ANSWERS = 10  # with maps of their attention
-_MAX_WEIGHTS = 300_000  # of all maps together, two or three bytes each
-_MAX_RANKED = 5_000  # which takes two seconds
+_NUM_EXAMPLES = 6  # for each of worst, random and best
+_NUM_WITH_MAPS = 10  # outputs with attention maps
+_MAX_WEIGHTS = 300_000  # of all embedded maps, two or three bytes each
+_MAX_RANKED = 5_000  # takes two seconds
 _MAX_COUNTED = 500_000
 
 
@@ -27,15 +27,15 @@ def _page(
     shown: Callable[[Any], str],
     sides: Sequence[int] = (0, 1),
 ) -> dict[str, Any]:
-    """Return what `translation.html` needs, and draw the attention of the first test pair's answer."""
+    """Return the values of `translation.html`, and draw the attention of the first test output."""
     chrf = _chrf(results.data.test[:_MAX_RANKED], results.outputs)
     examples = _examples(chrf, results.outputs, seed)
-    # The first, whose picture is drawn too, and then one of each kind by turns.
+    # The first, whose picture is also drawn, then worst, random and best in turn.
     numbers = [0, *(number for turn in zip(*examples.values(), strict=True) for number in turn)]
     return {
         "chrf": chrf,
         "examples": examples,
-        "answers": _answers(results, list(dict.fromkeys(numbers))[:_NUM_ANSWERS], shown),
+        "answers": _outputs_with_maps(results, list(dict.fromkeys(numbers))[:_NUM_WITH_MAPS], shown),
         "sides": [_side(results, number, limits[number]) for number in sides],
     }
 
@@ -48,19 +48,19 @@ def _chrf(pairs: Sequence[Pair], outputs: Sequence[Translation]) -> list[float]:
 
 
 def _examples(chrf: list[float], outputs: list[Translation], seed: int) -> dict[str, list[int]]:
-    # Among right outputs the worst are those that the model itself doubts.
+    # Among correct outputs, those with the lowest score are the worst.
     order = sorted(range(len(chrf)), key=lambda number: (chrf[number], outputs[number].score))
     drawn = np.random.default_rng(seed).permutation(len(chrf)).tolist()
     kinds = {"worst": order, "random": drawn, "best": order[::-1]}
     return {kind: numbers[:_NUM_EXAMPLES] for kind, numbers in kinds.items()}
 
 
-def _answers(
+def _outputs_with_maps(
     results: RunResults, numbers: list[int], shown: Callable[[Any], str]
 ) -> dict[int, dict[str, Any]]:
-    """Return outputs with all their attention maps, as far as there is room, and draw those of the first."""
+    """Return outputs with their attention maps, up to `_MAX_WEIGHTS`, and draw those of the first."""
     answers: dict[int, dict[str, Any]] = {}
-    room = _MAX_WEIGHTS
+    num_left = _MAX_WEIGHTS
     for number in numbers:
         source = results.data.test[number][0]
         alignment, maps = results.task.attention_maps(source, results.outputs[number])
@@ -73,26 +73,26 @@ def _answers(
                 title="Cross-attention, last decoder layer",
             )
         num_weights = sum(scores.size for scores in maps.values())
-        if num_weights > room:
+        if num_weights > num_left:
             continue
-        room -= num_weights
+        num_left -= num_weights
         written = [visible(token) for token in alignment.output_tokens]
         answers[number] = {
             "text": f"{shown(source)} → {alignment.text}",
             "source": [visible(token) for token in alignment.source_tokens],
             "read": [SPECIAL_TOKENS[SPECIAL_IDS.start], *written[:-1]],
             "written": written,
-            # In thousandths.
+            # in thousandths
             "maps": {name: np.rint(1000 * scores).astype(int).tolist() for name, scores in maps.items()},
         }
     return answers
 
 
 def _side(results: RunResults, number: int, limit: int) -> dict[str, Any]:
-    """Return what the page shows of the sources (0) or targets (1)."""
+    """Return the statistics of the sources (0) or the targets (1)."""
     training: Any = results.training
     lengths = training.lengths()[:, number]  # (n, 2) -> (n,)
-    # As many pairs as a run keeps in memory by default; of more the ids are on the disk.
+    # By default a run keeps this many pairs in memory; the ids of larger corpora are on disk.
     counted = np.arange(min(len(lengths), _MAX_COUNTED))
     token_ids = training._rows(counted)[number].flat_values.numpy()
     texts = [pair[number] for pair in results.data.test]

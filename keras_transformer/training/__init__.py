@@ -1,4 +1,4 @@
-"""What `model.fit` needs: losses, metrics, schedules, checkpoints, devices; and `fit`, all of it."""
+"""Training: `fit`, losses, metrics, optimizers, schedules, checkpoints and distribution."""
 
 from keras_transformer.training.adam import Adam
 from keras_transformer.training.averages import average_weights, moving_average

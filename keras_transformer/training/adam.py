@@ -1,4 +1,4 @@
-"""Adam as one operation for each weight."""
+"""Adam with a fused update of each weight."""
 
 from collections.abc import Sequence
 
@@ -12,15 +12,15 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Adam(keras.optimizers.Adam):
-    """Keras's Adam (Kingma and Ba 2015), which TensorFlow applies in one pass over each weight.
+    """Adam (Kingma and Ba 2015) with a fused update on TensorFlow and correct gradient accumulation.
 
-    The numbers are the same to rounding, except for embeddings on TensorFlow, whose second moments are the
-    paper's, and those of the other backends, for a token that repeats in a batch too.
+    Arguments and state are those of `keras.optimizers.Adam`; results are equal up to rounding, except:
 
-    With `gradient_accumulation_steps` a schedule counts updates, and so does the moving average. Keras's own
-    counts batches for both: a warm-up of 1,000 steps would be over after 250 updates of four batches.
-
-    Arguments and state are those of `keras.optimizers.Adam`.
+    - Embeddings on TensorFlow: gradients of a token that repeats in a batch are summed before they are
+    squared,
+      as in the paper and on the other backends.
+    - `gradient_accumulation_steps`: schedules and the moving average count updates. Keras counts batches, so
+      that a warm-up of 1,000 steps would end after 250 updates of four batches.
     """
 
     ema_momentum: float | Tensor
@@ -28,14 +28,13 @@ class Adam(keras.optimizers.Adam):
     def apply(
         self, grads: Sequence[Tensor | None], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
-        """Update all weights; Keras calls this."""
-        # TensorFlow keeps gradients of embeddings as rows, each of which Keras would square by itself, so
-        # that the second moment of a repeated token would differ from the paper's: they are added up first.
-        # And no weight is updated before all gradients are computed.
+        """Update all weights. Called by Keras."""
+        # Sums the rows of embedding gradients of repeated tokens, which Keras would square one by one, and
+        # waits until all gradients are computed.
         super().apply(finished(grads), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
-        """Update a weight and its moments; Keras calls this."""
+        """Update a weight and its moments. Called by Keras."""
         if self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
@@ -54,7 +53,7 @@ class Adam(keras.optimizers.Adam):
 
     def _get_current_learning_rate(self) -> Tensor:
         if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
-            # Of updates; Keras hands over the number of batches when gradients are accumulated.
+            # At the number of updates; Keras passes the number of batches if gradients are accumulated.
             return self._learning_rate(self.iterations)
         return super()._get_current_learning_rate()
 
@@ -62,7 +61,7 @@ class Adam(keras.optimizers.Adam):
         momentum, steps = self.ema_momentum, self.gradient_accumulation_steps or 1
         if steps > 1:
             is_update = ops.equal((self._iterations + 1) % steps, 0)
-            self.ema_momentum = ops.where(is_update, momentum, 1.0)  # all of the average stays
+            self.ema_momentum = ops.where(is_update, momentum, 1.0)  # the average does not change
         try:
             super()._update_model_variables_moving_average(trainable_variables)
         finally:

@@ -1,4 +1,4 @@
-"""Averages of weights: the mean of several models, and the moving average that an optimizer keeps."""
+"""Weight averages: of several models, and the moving average that an optimizer keeps."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -13,19 +13,19 @@ from keras_transformer.training.checkpoint_state import _read_model
 
 
 def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
-    """Make a model whose weights are the mean of those of several models.
+    """Build a model with the average weights of several models.
 
-    Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of the base model and the last 20 of
-    the big one. The result is as fast as one model, and up to a point of BLEU better.
+    Vaswani et al. 2017, section 6.1, average the last 5 checkpoints of the base model and the last 20 of the
+    big one. The average decodes as fast as a single model and gains up to one BLEU point.
 
     Args:
-        models: `.keras` files or models with weights of the same shapes; none of them changes.
+        models: `.keras` files or models with weights of equal shapes. They do not change.
 
     Returns:
-        A new model of the class of the last one. Its optimizer, if any, is that of the last file.
+        A new model of the class of the last one. If the last is a file, the model keeps its optimizer.
 
     Raises:
-        ValueError: If `models` is empty, or a weight has another shape than in the first.
+        ValueError: If `models` is empty, or a weight has another shape than in the first model.
         InputError: If a file is missing or damaged.
 
     Example:
@@ -43,16 +43,16 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
         model = source if isinstance(source, keras.Model) else _read_model(Path(source))
         mean.add(model)
     if isinstance(models[-1], keras.Model):
-        # Not `clone_model`, which gives a tied output a table of its own.
+        # Not `clone_model`, which would untie the output projection from the embedding.
         model = type(model).from_config(model.get_config())
     mean.assign(model)
     return model
 
 
 class _Mean:
-    """The mean of the weights of models, summed in float64."""
+    """Mean of the weights of models, summed in float64."""
 
-    # One model is in memory at a time, so only sums are kept.
+    # Only sums are kept, so that one model at a time is in memory.
     def __init__(self) -> None:
         self._num_models = 0
         self._weights: list[tuple[str, np.ndarray]] = []  # paths of the first model, and sums
@@ -81,20 +81,20 @@ class _Mean:
 
 
 def _apply_moving_average(model: keras.Model) -> None:
-    """Replace the weights by their moving average, if the optimizer keeps one."""
+    """Replace the weights by their moving average if the optimizer keeps one."""
     if _has_average(model.optimizer):
         model.optimizer.finalize_variable_values(model.trainable_weights)
         for weight in model.trainable_weights:
-            # On JAX it would share the optimizer's memory, which a step of training or testing gives away.
+            # On JAX the weight would share the optimizer's buffer, which the next step donates.
             weight.assign(ops.copy(weight))
 
 
 @contextlib.contextmanager
 def moving_average(model: keras.Model) -> Iterator[None]:
-    """Let a model answer with the moving average of its weights, and train on with the weights.
+    """Use the moving average of the weights inside a `with` block, then restore the weights.
 
     Args:
-        model: Compiled. Nothing changes if its optimizer keeps no average, or has made no update yet.
+        model: Compiled model. It does not change if its optimizer keeps no average or has made no update.
 
     Yields:
         None.
@@ -103,7 +103,7 @@ def moving_average(model: keras.Model) -> Iterator[None]:
         >>> model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
         >>> model.compile(keras.optimizers.SGD(use_ema=True), "mse")
         >>> with moving_average(model):
-        ...     answers = model(keras.ops.ones((3, 1)))
+        ...     outputs = model(keras.ops.ones((3, 1)))
     """
     kept = _swap_in(model)
     try:
@@ -113,10 +113,10 @@ def moving_average(model: keras.Model) -> Iterator[None]:
 
 
 class _EvaluateMovingAverage(keras.callbacks.Callback):
-    """Lets `fit` validate the moving average of the weights, which it leaves in the model at its end."""
+    """Callback that validates with the moving average of the weights."""
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        self._kept: list[np.ndarray] = []  # those of an interrupted validation are old
+        self._kept: list[np.ndarray] = []  # discard the weights of an interrupted validation
 
     def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
         self._kept = _swap_in(self.model)
@@ -130,8 +130,8 @@ def _swap_in(model: keras.Model) -> list[np.ndarray]:
     """Put the average into a model and return its weights; an empty list if there is no average."""
     if not _has_average(model.optimizer):
         return []
-    # Kept whole, where `keras.callbacks.SwapEMAWeights` on TensorFlow swaps by adding and subtracting, and so
-    # rounds the weights. Copied, since torch and NumPy would share the memory that is about to change.
+    # Keep exact values: `keras.callbacks.SwapEMAWeights` on TensorFlow swaps by adding and subtracting, which
+    # rounds. Copy, because torch and NumPy would share the memory that is about to change.
     kept = [ops.convert_to_numpy(weight).copy() for weight in model.trainable_weights]
     _apply_moving_average(model)
     return kept
@@ -143,6 +143,6 @@ def _assign(model: keras.Model, values: list[np.ndarray]) -> None:
 
 
 def _has_average(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Return whether an optimizer keeps an average and has begun to: before, it holds zeros."""
+    """Return whether an optimizer keeps an average that has been updated; before that it is zero."""
     inner = getattr(optimizer, "inner_optimizer", optimizer)  # in a `LossScaleOptimizer`
     return bool(getattr(inner, "use_ema", False)) and int(ops.convert_to_numpy(inner.iterations)) > 0

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, its history and its end."""
+"""Checkpoints of a training run, with its history."""
 
 import csv
 import dataclasses
@@ -32,33 +32,33 @@ from keras_transformer.training.checkpoint_state import (
 )
 from keras_transformer.training.metrics import _rises
 
-# A picture takes 0.3 s, of which short epochs would spend most of their time.
+# Drawing takes 0.3 s, which would dominate short epochs.
 _SECONDS_BETWEEN_PICTURES = 10
 
 
-# Rejected: `keras.callbacks.BackupAndRestore`, which removes the old state before the new one is known to be
-# whole, and `keras.callbacks.EarlyStopping`, which forgets its patience when a run is resumed.
+# Rejected: `keras.callbacks.BackupAndRestore`, which deletes the old state before the new one is verified,
+# and `keras.callbacks.EarlyStopping`, which restarts its patience when a run is resumed.
 class Checkpoint(keras.callbacks.Callback):
-    """Saves a run after each epoch: model, optimizer, random state and history.
+    """Callback that saves a run after each epoch: model, optimizer, random state and history.
 
-    The directory gets `checkpoints/epoch-{n}.keras` for the newest epochs and the best one,
-    `checkpoints/state.json` and `training.csv`, and in the end or after some seconds `training.png`, if
-    matplotlib is installed. Whenever the process is killed, the directory holds a whole checkpoint. Each has
-    a SHA-256: a damaged file costs an epoch, with a warning.
+    It writes `checkpoints/epoch-{n}.keras` for the newest epochs and the best one, `checkpoints/state.json`,
+    `training.csv`, and, if matplotlib is installed, `training.png`. The directory holds an intact checkpoint
+    at any time, even if the process is killed. Each checkpoint is verified by its SHA-256; a damaged one is
+    skipped with a warning, and training continues from the one before.
 
     Args:
-        directory: Of the run. What it holds is read, the newest whole checkpoint first.
-        monitor: What chooses the best epoch: its highest value for a metric that says that it rises, as
-            `MaskedAccuracy` and Keras's own do, else its lowest. None for that of the run so far, and
-            `val_loss` in a new run. Epochs without a value of it are not compared.
-        keep: The number of newest epochs to keep. With 1, no checkpoint is left if it is damaged.
-        patience: Stop training after so many epochs in a row that are no better, those before a stop
-            included. None to go on to the end.
+        directory: Directory of the run. Existing checkpoints are read, starting with the newest.
+        monitor: Metric that selects the best epoch. Higher is better for metrics that Keras maximizes, such
+            as `MaskedAccuracy` and Keras's own accuracies; lower is better for all others. Defaults to the
+            monitor of the resumed run, else `val_loss`. Epochs without a value are ignored.
+        keep: Number of newest epochs to keep. Defaults to 2, so that one is left if the newest is damaged.
+        patience: Stop after this many epochs without improvement, including epochs before a resume. Defaults
+            to no early stopping.
 
     Raises:
         TypeError: If a number is not an integer.
         ValueError: If a number is not above zero.
-        InputError: If no checkpoint is whole, or `state.json` is lost or damaged.
+        InputError: If all checkpoints are damaged, or `state.json` is missing or damaged.
 
     Example:
         ```python
@@ -93,34 +93,35 @@ class Checkpoint(keras.callbacks.Callback):
 
     @property
     def epoch(self) -> int:
-        """The number of epochs that are saved."""
+        """Number of saved epochs."""
         return self._state.epoch
 
     @property
     def best_epoch(self) -> int:
-        """The epoch with the best monitored value, counted from 1; 0 in a new run."""
+        """Epoch with the best monitored value, counted from 1. 0 in a new run."""
         return self._state.best.epoch if self._state.saved else 0
 
     @property
     def history(self) -> dict[str, list[float]]:
-        """Each metric's value after each epoch; NaN for what an epoch did not measure."""
+        """Values of each metric after each epoch. NaN where an epoch did not measure it."""
         return self._state.history
 
     def is_over(self, epochs: int) -> bool:
-        """Return whether so many epochs are saved, or patience is over."""
-        return self.epoch >= epochs or self._has_waited()
+        """Return whether this many epochs are saved, or patience has run out."""
+        return self.epoch >= epochs or self._patience_is_over()
 
-    def _has_waited(self) -> bool:
+    def _patience_is_over(self) -> bool:
         return self.patience is not None and self.epoch - self.best_epoch >= self.patience
 
     def restore(self, model: keras.Model) -> None:
-        """Give a compiled model the weights, optimizer and random state of the newest epoch.
+        """Load weights, optimizer and random state of the newest epoch into a compiled model.
 
         Args:
-            model: Made and compiled as before; Keras need not know its class. Unchanged in a new run.
+            model: Model, built and compiled as in the run. Its class need not be registered with Keras. It
+                does not change in a new run.
 
         Raises:
-            InputError: If the checkpoints are of another model or optimizer.
+            InputError: If the checkpoints belong to another model or optimizer.
         """
         options, state = _describe(model), self._state
         differing = [
@@ -139,7 +140,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._has_weights = True
 
     def load_model(self) -> keras.Model:
-        """Load the model of the newest epoch as it was compiled, to go on with it; raise if there is none."""
+        """Load the compiled model of the newest epoch to continue; raise InputError if there is none."""
         if not self._state.saved:
             raise InputError(f"{self._checkpoints} holds no checkpoint.")
         model = load_model(self._checkpoints / self._state.saved[-1].file)
@@ -147,7 +148,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Give a compiled model the weights to use, as `load_model` does."""
+        """Load the final weights into a compiled model, as `load_model` does."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)
@@ -156,17 +157,17 @@ class Checkpoint(keras.callbacks.Callback):
             _read_average(model, self._checkpoints, self._state, average_last)
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        """Raise for a model without the weights of the run, and let torch's generator go on."""
+        """Raise if the model lacks the weights of the run; restore torch's random generator."""
         if not self._has_weights:
             raise InputError(
                 f"{self.directory} holds the checkpoints of a run. Go on with it by `restore(model)`, or "
                 f"choose another directory. Received: a model without the weights of epoch {self.epoch}."
             )
-        if self._state.saved:  # the generator is one for the process, and others draw from it too
+        if self._state.saved:  # the process has a single generator, which others also use
             GeneratorState.write(self._state.saved[-1].generator)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Raise for an epoch that is saved already."""
+        """Raise if the epoch is already saved."""
         if epoch < self.epoch:
             raise InputError(
                 f"{self.directory} has {self.epoch} epochs already. Go on by "
@@ -175,7 +176,7 @@ class Checkpoint(keras.callbacks.Callback):
             )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Save the epoch; stop training when patience is over."""
+        """Save the epoch; stop training if patience has run out."""
         logs = {name: float(value) for name, value in (logs or {}).items()}
         if self.monitor not in logs:
             hint = " The validation had no batch, or does not follow each epoch."
@@ -183,30 +184,29 @@ class Checkpoint(keras.callbacks.Callback):
                 f"`monitor` must be one of {', '.join(logs)}. Received: monitor={self.monitor!r}."
                 f"{hint if self.monitor.startswith('val_') else ''}"
             )
-        # Each file is written next to its place, flushed to the disk and renamed, the state after the
-        # checkpoint, and only then are older files removed.
+        # Write each file under a temporary name, flush and rename it: first the checkpoint, then the state.
+        # Remove older files last.
         saved = _save_epoch(self.model, self._checkpoints, epoch + 1)
         state = self._state.add(saved, logs, _describe(self.model))
-        # Not sooner: Keras makes its metrics when it sees the first batch.
+        # Only now: Keras creates the metrics at the first batch.
         state = dataclasses.replace(state, monitor_rises=_rises(self.model, self.monitor)).keep(self.keep)
-        # The state comes last: a run killed before has at most a row of an epoch that is trained again.
+        # Before the state: if killed in between, the CSV has one row of an epoch that is trained again.
         write_file(self.directory / "training.csv", _table(state.history).encode())
         if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
             self._draw(state)
         _write_state(self._checkpoints, state)
         self._state, self._has_weights = state, True
         self._remove_others()
-        if self._has_waited():
+        if self._patience_is_over():
             self.model.stop_training = True
 
     def on_train_end(self, logs: dict[str, float] | None = None) -> None:
-        """Draw the history."""
+        """Draw the training curves."""
         if self._state.saved:
             self._draw(self._state)
 
     def _draw(self, state: _CheckpointState) -> None:
-        # Matplotlib draws no number that the table lacks: where there is none, as on a machine that has only
-        # what trains, a run goes on without the picture.
+        # matplotlib is optional: training.csv has the same numbers.
         if importlib.util.find_spec("matplotlib") is None:
             return
         from keras_transformer.visualization import plot_training
@@ -215,8 +215,8 @@ class Checkpoint(keras.callbacks.Callback):
         self._drawn = time.monotonic()
 
     def _remove_others(self) -> None:
-        """Remove older checkpoints, and what a killed process was writing."""
-        # Only now that the state is written, and only files whose names are those of checkpoints.
+        """Delete older checkpoints and partial files of a killed process."""
+        # After the state is written, and only files with the name of a checkpoint.
         kept = {saved.file for saved in self._state.saved}
         for path in _epoch_files(self._checkpoints):
             if path.name not in kept:
@@ -225,7 +225,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _table(history: dict[str, list[float]]) -> str:
-    """Write a row for each epoch; what an epoch did not measure is empty."""
+    """Return the history as CSV, a row per epoch; missing values are empty."""
     columns = [["" if math.isnan(value) else repr(value) for value in values] for values in history.values()]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -235,19 +235,19 @@ def _table(history: dict[str, list[float]]) -> str:
 
 
 def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Model:
-    """Load a model from a `.keras` file, or what `fit` trained from the directory of a run.
+    """Load a model from a `.keras` file, or the trained model from the directory of a run.
 
     Args:
-        path: A file, or a directory that `fit` or `Checkpoint` wrote to.
-        average_last: For a directory, the number of last epochs whose weights are averaged. None for the
-            best epoch, with the moving average of its weights if the optimizer keeps one.
+        path: Path of a file, or of a directory written by `fit` or `Checkpoint`.
+        average_last: For a directory: average the weights of this many last epochs. Defaults to the best
+            epoch, with the moving average of its weights if the optimizer keeps one.
 
     Returns:
         The model, compiled as it was.
 
     Raises:
-        InputError: If the file is missing, damaged or has weights that are not finite or far larger than it,
-            or the directory holds no whole checkpoint.
+        InputError: If the file is missing or damaged, its weights are not finite or far larger than the file,
+            or the directory has no intact checkpoint.
     """
     path = as_path(path)
     check_positive(average_last=1 if average_last is None else average_last)
@@ -269,7 +269,7 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
 
 
 def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, num: int) -> None:
-    """Give a model the mean of the weights of the last epochs that are whole."""
+    """Load the average weights of the last epochs, without damaged ones, into a model."""
     mean = _Mean()
     for saved in (saved for saved in state.saved if saved.epoch > state.epoch - num):
         if (error := _damage(directory, saved)) is None:

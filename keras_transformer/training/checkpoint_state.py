@@ -1,4 +1,4 @@
-"""Files of a run: the checkpoints, and what `checkpoints/state.json` says about them."""
+"""Checkpoint files, and the state of a run in `checkpoints/state.json`."""
 
 import contextlib
 import dataclasses
@@ -34,28 +34,28 @@ def _epoch_file(epoch: int) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _SavedEpoch:
-    epoch: Count  # counted from 1
+    epoch: Count  # from 1
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-    # Of each seed generator: its seed and its count.
+    # Seed and counter of each seed generator.
     seeds: list[Annotated[list[_Integer], Field(min_length=2, max_length=2)]]
-    generator: list[_Integer]  # of the backend itself; only torch has one
+    generator: list[_Integer]  # random generator of the backend; only torch has one
 
     @property
     def file(self) -> str:
         return _epoch_file(self.epoch)
 
 
-# A `.keras` file holds weights and optimizer. The state adds what else the next batches depend on and what a
-# run remembers: the random state after each saved epoch, the history, a SHA-256 for each file, and options.
+# A `.keras` file holds weights and optimizer. The state adds the random state after each saved epoch, the
+# history, a SHA-256 for each file, and the options of model and optimizer.
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _CheckpointState:
-    """Everything about a run except weights and optimizer."""
+    """State of a run without weights and optimizer."""
 
     monitor: str = ""
-    monitor_rises: bool = False  # whether its highest value is the best
-    # NaN for what was not measured.
+    monitor_rises: bool = False  # whether higher is better
+    # NaN where an epoch has no value.
     history: dict[str, list[_Number]] = dataclasses.field(default_factory=dict)
-    saved: list[_SavedEpoch] = dataclasses.field(default_factory=list)  # the oldest first
+    saved: list[_SavedEpoch] = dataclasses.field(default_factory=list)  # oldest first
     model: dict[str, object] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,10 +70,10 @@ class _CheckpointState:
     def epoch(self) -> int:
         return self.saved[-1].epoch if self.saved else 0
 
-    # Derived from the history, so that it needs no state of its own when an epoch is dropped.
+    # Derived from the history, so that dropping an epoch needs no update.
     @property
     def best(self) -> _SavedEpoch:
-        """The saved epoch with the best monitored value; the newest where none has a value."""
+        """The saved epoch with the best monitored value; the newest if none has a value."""
         values = self.history.get(self.monitor, [math.nan] * self.epoch)
         measured = [saved for saved in self.saved if not math.isnan(values[saved.epoch - 1])]
         sign = -1 if self.monitor_rises else 1
@@ -88,26 +88,26 @@ class _CheckpointState:
         return dataclasses.replace(self, history=history, saved=[*self.saved, saved], model=model)
 
     def without(self, saved: _SavedEpoch) -> "_CheckpointState":
-        """Drop a saved epoch, and the history after the newest that is left."""
+        """Drop a saved epoch, and the history after the newest remaining one."""
         kept = [other for other in self.saved if other != saved]
         epoch = kept[-1].epoch if kept else 0
         history = {name: values[:epoch] for name, values in self.history.items()}
         return dataclasses.replace(self, saved=kept, history=history)
 
     def keep(self, num: int) -> "_CheckpointState":
-        """Drop all but the newest `num` and the best, with and without the newest, which may be damaged."""
+        """Keep the newest `num` epochs and the best, also the best apart from the newest."""
         best = {state.best.epoch for state in (self, self.without(self.saved[-1])) if state.saved}
         saved = [each for each in self.saved if each in self.saved[-num:] or each.epoch in best]
         return dataclasses.replace(self, saved=saved)
 
 
 def _read_state(directory: Path) -> _CheckpointState:
-    """Read the state of a run; an empty one where no epoch was saved."""
+    """Read the state of a run; an empty state if no epoch was saved."""
     path = directory / STATE_FILE
     if path.exists():
         return read_table(read_file(path), path, _CheckpointState, checksum=True)
-    # A run that begins again deletes what is there, so a lost state is an error. Only the first checkpoint
-    # may come from a run that was killed before its state was written.
+    # A missing state is an error, because a new run would delete the checkpoints. Only a single first
+    # checkpoint may be left by a run that was killed before it wrote its state.
     names = [path.name for path in _epoch_files(directory)]
     if names not in ([], [_epoch_file(1)]):
         raise InputError(
@@ -118,14 +118,14 @@ def _read_state(directory: Path) -> _CheckpointState:
 
 
 def _write_state(directory: Path, state: _CheckpointState) -> None:
-    """Write the state with a checksum of all its values; a number that is read is the number written."""
+    """Write the state with a checksum. Numbers are read back exactly."""
     values = dataclasses.asdict(state)
     content = json.dumps({**values, "checksum": Checksums.of_values(values)}, indent=2)
     write_file(directory / STATE_FILE, f"{content}\n".encode())
 
 
 def _epoch_files(directory: Path) -> list[Path]:
-    """List the checkpoints in a directory, the oldest first, and no other files with similar names."""
+    """List the checkpoints in a directory, oldest first."""
     paths = [path for path in directory.glob("epoch-*.keras") if _EPOCH_FILE.fullmatch(path.name)]
     return sorted(paths, key=lambda path: int(path.stem.removeprefix("epoch-")))
 
@@ -134,13 +134,13 @@ def _save_epoch(model: keras.Model, directory: Path, epoch: int) -> _SavedEpoch:
     path = directory / _epoch_file(epoch)
     with errors_named("write", path), atomic_file(path) as partial:
         model.save(partial)
-    # Of each seed generator its seed and its count, which a `.keras` file lacks.
+    # A `.keras` file does not contain the state of the seed generators.
     seeds = [ops.convert_to_numpy(variable).tolist() for variable in _seed_variables(model)]
     return _SavedEpoch(epoch=epoch, sha256=Checksums.of(path), seeds=seeds, generator=GeneratorState.read())
 
 
 def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
-    """Return an error that says what is wrong with a checkpoint, or None if it is whole."""
+    """Return an error that describes the damage of a checkpoint, or None if it is intact."""
     path = directory / saved.file
     if not path.is_file():
         return InputError(f"{path} is missing.")
@@ -153,8 +153,8 @@ def _damage(directory: Path, saved: _SavedEpoch) -> InputError | None:
 
 
 def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _CheckpointState:
-    """Drop damaged checkpoints until the newest, or the best, is whole; raise if none is."""
-    # A damaged checkpoint costs the epochs after the one before it, and not the run.
+    """Drop damaged checkpoints until the newest, or the best, is intact; raise if all are damaged."""
+    # A damaged checkpoint loses only the epochs since the previous one.
     errors: list[InputError] = []
     while state.saved:
         chosen = state.best if best else state.saved[-1]
@@ -172,12 +172,12 @@ def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _
 
 @contextlib.contextmanager
 def _archive(path: Path, use: str) -> Iterator[None]:
-    """Check the sizes in a `.keras` file before it is read; raise InputError for whatever fails then."""
+    """Check the sizes in a `.keras` file before reading; turn every error of reading into InputError."""
     if path.exists() and not path.is_file():
         raise InputError(f"{path} cannot be read {use}: it is no regular file.")
     try:
         if zipfile.is_zipfile(path):
-            # Keras compresses nothing, and refuses what expands to more than 4 GB.
+            # Keras does not compress, and refuses files that expand to more than 4 GB.
             limit = 10 * (size := path.stat().st_size) + 2**26
             with zipfile.ZipFile(path) as archive:
                 sizes = [part.file_size for part in archive.infolist()]
@@ -187,12 +187,12 @@ def _archive(path: Path, use: str) -> Iterator[None]:
             if sum(sizes) > limit:
                 raise InputError(f"It has {size:,} bytes and would need {sum(sizes):,} bytes of memory.")
         yield
-    except Exception as error:  # Keras raises errors of many classes for a damaged archive
+    except Exception as error:  # Keras raises many kinds of errors for a damaged archive
         cause = " ".join(str(error).split())
         if path.is_file() and not zipfile.is_zipfile(path):
-            cause = "it is damaged, or no .keras file."  # and not absent, as Keras says
+            cause = "it is damaged, or no .keras file."  # Keras would say that it is missing
         elif len(cause) > 600:
-            cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause itself comes last
+            cause = f"{cause[:150]} [...] {cause[-400:]}"  # the cause is at the end
         raise InputError(f"{path} cannot be read {use}: {cause}") from error
 
 
@@ -203,16 +203,16 @@ def _read_model(path: Path) -> keras.Model:
 
 def _load_weights(model: keras.Model, path: Path) -> None:
     with _archive(path, "into the model"), warnings.catch_warnings():
-        # Keras only warns, and leaves the optimizer as if it had never trained.
+        # Keras only warns, and leaves the optimizer untrained.
         warnings.filterwarnings("error", message="Skipping variable loading for optimizer")
-        # Keras's `LossScaleOptimizer` would make its variables a second time.
+        # `LossScaleOptimizer` would create its variables a second time.
         if not model.optimizer.built:
             model.optimizer.build(model.trainable_variables)
         model.load_weights(path)
 
 
 def _set_seeds(model: keras.Model, values: list[list[int]]) -> None:
-    """Make dropout go on where it stood, in a model of the same layers."""
+    """Restore the seed generators of dropout in a model with the same layers."""
     variables = _seed_variables(model)
     if len(variables) != len(values):
         raise InputError(
@@ -224,18 +224,17 @@ def _set_seeds(model: keras.Model, values: list[list[int]]) -> None:
 
 
 def _seed_variables(model: keras.Model) -> list[keras.Variable]:
-    # Keras names the variable of each `SeedGenerator` so.
+    # Name that Keras gives to the variable of each `SeedGenerator`.
     return [variable for variable in model.variables if variable.name == "seed_generator_state"]
 
 
 def _describe(model: keras.Model) -> dict[str, object]:
-    """Describe a model and its optimizer: numbers, names and switches that a run must keep."""
-    # Weights of the same shapes fit a model with another activation or other positions, and Adamax takes
-    # Adam's variables for its own, so a run goes on only with the options that it began with. And with as
-    # many weights in all, Keras's own error names none of what differs.
+    """Return the options of a model and its optimizer that must not change during a run."""
+    # Weights also fit a model with another activation or other positions, and Adamax accepts Adam's
+    # variables. If shapes differ, Keras's own error does not name the option.
     try:
         config = model.get_config()
-    except NotImplementedError:  # a class of the user's own
+    except NotImplementedError:  # a custom class
         config = {}
     options = {
         name: value

@@ -1,4 +1,4 @@
-"""Training on several cores, devices and hosts, by the engine that each backend has for it."""
+"""Distributed training on several cores, devices and hosts."""
 
 from contextlib import AbstractContextManager
 
@@ -14,7 +14,7 @@ from keras_transformer.training.losses import MaskedCrossentropy, _token_weights
 from keras_transformer.types import Batches
 
 _MODEL = "model"
-# Of each weight, by its path: the axes of heads and of the inner width, and the width of a table.
+# Axes to split, by the path of a weight: heads, inner width of the feed-forward network, embedding width.
 _SPLIT_AXES = {
     r".*attention.*/(query|key|value|gate)/kernel": (None, _MODEL, None),
     r".*attention.*/(query|key|value|gate)/bias": (_MODEL, None),
@@ -27,35 +27,35 @@ _SPLIT_AXES = {
 
 
 def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager[object]:
-    """Spread what is made and trained inside over all cores or devices of this backend.
+    """Distribute training over all cores or devices of the backend, as a context manager.
 
-    "cores" is for a processor: each core works on a part of each batch, with one thread for each operation.
-    TensorFlow takes the call only before it has computed anything: call it before tokenizers and datasets are
-    made, and enter it later. The model must be one of this package, since any other trains on one core,
-    and its loss `MaskedCrossentropy` or one like it. It is not the default, since it decides on the threads
-    of the whole process: searches for answers then run on one core.
+    - `"cores"` (TensorFlow on CPU): each core trains on a part of each batch, with one thread per operation.
+      Call it before TensorFlow computes anything, so before you create tokenizers and datasets; enter it
+      later. It works for models of this package with `MaskedCrossentropy` or a subclass; other models train
+      on one core. It sets the threads of the whole process, so decoding then runs on one core.
+    - `"mirrored"` and `"tpu"` (TensorFlow): `tf.distribute.MirroredStrategy` and `TPUStrategy`.
+    - `"data_parallel"` and `"model_parallel"` (JAX): `keras.distribution.DataParallel` and `ModelParallel`.
+    They
+      use the devices of all hosts if you have called `keras.distribution.initialize`, which reads the hosts
+      from the environment.
 
-    The other engines are those of the backends: `tf.distribute.MirroredStrategy` ("mirrored") and
-    `TPUStrategy` ("tpu") on TensorFlow; `keras.distribution.DataParallel` ("data_parallel") and
-    `ModelParallel` ("model_parallel") on JAX, over the devices of all hosts if
-    `keras.distribution.initialize` was called, which reads the hosts from the environment. The loss is the
-    mean over the real tokens of the whole batch, so training is that of one device with the same batches.
-
-    Devices share the rows of a batch evenly. `training.fit` sees to that, and on JAX hands in the rows of its
-    process alone; `model.fit` itself does not. Under a strategy of TensorFlow Keras begins a dataset once
-    before the first epoch, so the epochs of one that shuffles itself are one further on than with one device.
+    The loss is the mean over the real tokens of the whole batch, so training equals that on one device with
+    the same batches. Devices share the rows of a batch evenly: `training.fit` pads batches for this, and on
+    JAX passes each process its own rows; `model.fit` does not. With a TensorFlow strategy, Keras starts a
+    dataset once before the first epoch, so a dataset that shuffles by epoch is one epoch ahead of training on
+    one device.
 
     Args:
-        engine: One of the five.
-        model_shards: For "model_parallel", the number of parts of each large weight, which is split by heads,
-            inner width and model width; it must divide these, and the number of devices.
+        engine: One of the five engines.
+        model_shards: Only for `"model_parallel"`: number of parts of each large weight. Heads, inner width
+            and model width are split, so it must divide them and the number of devices. Defaults to 2.
 
     Returns:
-        A context manager; make, compile and fit the model inside.
+        A context manager. Create, compile and fit the model inside.
 
     Raises:
-        ValueError: If the engine is unknown, or the shards do not divide the devices.
-        InputError: If the engine belongs to another backend, or it is too late to claim the cores.
+        ValueError: If the engine is unknown, or `model_shards` does not divide the number of devices.
+        InputError: If the engine belongs to another backend, or TensorFlow has already computed something.
 
     Example:
         ```python
@@ -71,18 +71,17 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
 
 def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
-    """Let the devices share the rows of each batch evenly; raise if they cannot train the model."""
+    """Distribute the rows of each batch evenly to the devices; raise if they cannot train the model."""
     shares = row_shares(model)
-    # Keras takes the mean of the replicas' losses by their rows, where this package's are by tokens: with
-    # unlike numbers of rows it showed another loss, by which the best epoch was chosen. And it begins with
-    # the mean of the replicas' first batches, which fails where their shapes differ. Rows of padding count
-    # nothing, except for a loss that counts label 0.
+    # Keras averages the replicas' losses by rows, this package by tokens: with unequal rows the logged loss,
+    # which selects the best epoch, would be wrong. Keras also averages the replicas' first batches, which
+    # fails if shapes differ. Rows of padding are ignored, except by a loss that counts label 0.
     counts_no_zeros = all(
         isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
     )
     shared = list(datasets)
     for num_shards, shard in shares if counts_no_zeros else []:
-        # What is no dataset of `tf.data` stays as it is.
+        # Only `tf.data` datasets are changed.
         shared = [
             share_rows(each, num_shards, shard) if hasattr(each, "element_spec") else each for each in shared
         ]

@@ -1,4 +1,4 @@
-"""A training run in one call."""
+"""Train a model in one call, with checkpoints and resuming."""
 
 import contextlib
 import math
@@ -32,12 +32,12 @@ from keras_transformer.types import Batches
 
 
 class _Scoring(Protocol):
-    """A callback that scores epochs: `evaluation.DecodeAndScore`, whose searches stand in a later room."""
+    """Callback that scores epochs, such as `evaluation.DecodeAndScore`."""
 
-    every: int  # epochs from one score to the next
+    every: int  # number of epochs between two scores
 
     @property
-    def monitor(self) -> str: ...  # the name in the logs whose lowest value is the best
+    def monitor(self) -> str: ...  # name in the logs; lower is better
 
     def continue_from(self, history: dict[str, list[float]]) -> None: ...
 
@@ -57,44 +57,44 @@ def fit(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
 ) -> Checkpoint:
-    """Train a model, go on after a stop, and leave the best weights in the model.
+    """Train a model with checkpoints, resume after an interruption, and keep the best weights.
 
-    A thin function over `compile_model`, `model.fit` and the callbacks of this package. If the directory
-    holds checkpoints, the run goes on after its last epoch, with the weights and the optimizer of then. A
-    dataset that shuffles by epoch must go on there too: its `first_epoch` is `Checkpoint(directory).epoch`.
+    A thin layer over `compile_model`, `model.fit` and the callbacks of this package. If the directory holds
+    checkpoints, training resumes after the last epoch with its weights and optimizer. A dataset that shuffles
+    by epoch must resume there, too: create it with `first_epoch=Checkpoint(directory).epoch`.
 
-    In the end the model has the weights of the best epoch: the one with the lowest validation loss, or with
-    the best score of `scoring`; their moving average, if the optimizer keeps one; with `average_last` the
-    mean of the last epochs instead.
+    At the end, the model has the weights of the best epoch: the lowest validation loss, or the best score of
+    `scoring`. If the optimizer keeps a moving average, its weights are used. With `average_last`, the model
+    has the average weights of the last epochs instead.
 
     Args:
-        model: A Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average
-            of the weights, and gradient accumulation.
-        training: What `model.fit` takes: a dataset of inputs and labels, which shuffles itself.
-        validation: What `validation_data` takes, or None.
-        directory: Of the run; it gets `checkpoints`, `training.csv` with the learning rate, `training.png`
-            and `tensorboard`.
-        epochs: The number of epochs in all, those before a stop included.
-        learning_rate: A number or a schedule, with which `compile_model` compiles; None for a compiled
-            model. A number also holds for a run that goes on.
-        scoring: An `evaluation.DecodeAndScore`, which then chooses the best epoch.
-        patience: Stop after so many epochs in a row that are no better; None to go on to the end.
-        average_last: The number of last epochs to average in the end; None for the best epoch.
-        tensorboard: Whether to write logs for TensorBoard, which must be installed.
-        callbacks: Further callbacks; what they add to the logs is recorded.
-        verbose: As in `model.fit`: the progress bar, or 0 for none.
+        model: Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average of the
+            weights and gradient accumulation.
+        training: Dataset of inputs and labels, as for `model.fit`. It must shuffle itself.
+        validation: Dataset, as `validation_data` of `model.fit`, or None.
+        directory: Directory of the run, for `checkpoints`, `training.csv` (with the learning rate),
+            `training.png` and `tensorboard`.
+        epochs: Total number of epochs, including those before a resume. Defaults to 10.
+        learning_rate: Number or schedule, to compile the model with `compile_model`. None for a compiled
+            model. A number also applies to a resumed run.
+        scoring: An `evaluation.DecodeAndScore`, which then selects the best epoch.
+        patience: Stop after this many epochs without improvement. Defaults to no early stopping.
+        average_last: Average the weights of this many last epochs. Defaults to the best epoch.
+        tensorboard: Whether to write TensorBoard logs; needs the package `tensorboard`. Defaults to False.
+        callbacks: Additional callbacks. Values that they add to the logs are recorded.
+        verbose: Verbosity of `model.fit`; 0 for no progress bar.
 
     Returns:
         The checkpoint, with `epoch`, `best_epoch` and `history`.
 
     Raises:
-        TypeError: If `training` is no dataset, or a generator that only one epoch can read, or a number is
-            not an integer.
-        ValueError: If the model is not compiled and there is no learning rate, a number is not above zero, a
-            dataset has no end, `patience` is shorter than the time between two scores, or a callback or the
-            sample weights of the validation do not go with how the model is compiled.
-        InputError: If a dataset has no batch, no checkpoint is whole or they are of another model, a loss is
-            not finite, or the devices cannot train the model.
+        TypeError: If `training` is not a dataset, or is a generator that can be read only once, or a number
+            is not an integer.
+        ValueError: If the model is not compiled and `learning_rate` is None, a number is not above zero, a
+            dataset is infinite, `patience` is shorter than the interval between two scores, or a callback or
+            validation sample weights contradict how the model is compiled.
+        InputError: If a dataset has no batch, all checkpoints are damaged or belong to another model, a loss
+            is not finite, or the devices cannot train the model.
 
     Example:
         ```python
@@ -122,7 +122,7 @@ def fit(
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
     checkpoint = Checkpoint(directory, monitor=monitor, keep=max(2, average_last or 0), patience=patience)
     checkpoint.restore(model)
-    if isinstance(learning_rate, Real):  # a variable, which was restored with all others
+    if isinstance(learning_rate, Real):  # overrides the restored learning rate
         model.optimizer.learning_rate = float(learning_rate)
     if not checkpoint.is_over(epochs):
         if scoring:
@@ -134,7 +134,7 @@ def fit(
             validation_data=validation,
             epochs=epochs,
             initial_epoch=checkpoint.epoch,
-            shuffle=False,  # the dataset shuffles itself; Keras warns unless it is told so
+            shuffle=False,  # the dataset shuffles itself; avoids a warning of Keras
             verbose=verbose,
             callbacks=[
                 *(_EvaluateMovingAverage(), Throughput(), _LearningRate()),  # these add to the logs
@@ -151,7 +151,7 @@ def fit(
 
 
 class _LearningRate(keras.callbacks.Callback):
-    """Adds the learning rate of the next update to the logs of each epoch."""
+    """Callback that adds the learning rate of the next update to the logs."""
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         if logs is not None:
@@ -159,11 +159,10 @@ class _LearningRate(keras.callbacks.Callback):
 
 
 class _StopOnNonFinite(keras.callbacks.Callback):
-    """Raises an error as soon as a loss is NaN or infinite; it stands before `Checkpoint`."""
+    """Callback that raises an error for a NaN or infinite loss; must come before `Checkpoint`."""
 
-    # `keras.callbacks.TerminateOnNaN` does not do: it lets the epoch end, so that useless weights take the
-    # place of good ones, and does not look at the loss of the validation, which is the first to tell of
-    # weights lost in the last batch.
+    # Not `keras.callbacks.TerminateOnNaN`: it ends the epoch normally, so that broken weights would be saved,
+    # and ignores the validation loss, which is the first to show weights broken by the last batch.
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._epoch, self._num_batches = epoch, 0
@@ -173,21 +172,21 @@ class _StopOnNonFinite(keras.callbacks.Callback):
         self._check(logs or {}, f"batch {batch + 1} of epoch {self._epoch + 1}")
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        # After the first epoch Keras has a loss all the same: 0, or that of the epoch before.
+        # From the second epoch on, Keras reports a loss even without batches.
         if self._num_batches == 0 or "loss" not in (logs or {}):
             raise InputError(
                 "The training dataset must have at least one batch in each epoch. "
                 f"Received: 0 batches in epoch {epoch + 1}."
             )
         self._check(logs or {}, f"epoch {epoch + 1}")
-        # The loss of the last batch is that before its update, which alone may have lost the weights.
+        # The last loss precedes the last update, which may have broken the weights.
         getattr(self.model, "jax_state_sync", lambda: None)()
         check_finite(f"Epoch {epoch + 1}", self.model.trainable_weights)
 
     def _check(self, logs: dict[str, float], moment: str) -> None:
         for name, value in logs.items():
             if name.endswith("loss") and not math.isfinite(value):
-                # While JAX trains, the optimizer does not have its numbers.
+                # While JAX trains, the optimizer's variables are not up to date.
                 getattr(self.model, "jax_state_sync", lambda: None)()
                 optimizer = self.model.optimizer
                 step, rate = (
@@ -235,7 +234,7 @@ def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
 def _check_compiled(
     model: keras.Model, validation: Batches, callbacks: Sequence[keras.callbacks.Callback]
 ) -> None:
-    """Raise for a model that is not compiled, and for what does not go with how it is."""
+    """Raise if the model is not compiled, or arguments contradict how it is compiled."""
     if not model.compiled:
         raise ValueError(
             "`learning_rate` must be given for a model that is not compiled. Received: learning_rate=None."
@@ -254,7 +253,7 @@ def _check_compiled(
 
 
 def _weigh_updates(model: keras.Model, training: Batches) -> Batches:
-    """Weight the tokens of each update, where gradients are accumulated and the loss adds up."""
+    """Weight the tokens of each update if gradients are accumulated and the loss is a sum."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # in a `LossScaleOptimizer`
     num_batches, spec = optimizer.gradient_accumulation_steps, getattr(training, "element_spec", None)
     has_weights = not (isinstance(spec, tuple) and len(spec) == 2)
@@ -264,23 +263,23 @@ def _weigh_updates(model: keras.Model, training: Batches) -> Batches:
 
 
 def _build(model: keras.Model, training: Batches) -> None:
-    """Show a model, its loss and its metrics what the batches are like."""
+    """Build model, loss and metrics for the shapes of the batches."""
     if not hasattr(training, "element_spec"):
         return
-    # Rows that all devices can share, where the dataset does not say how many.
+    # If the dataset does not fix the number of rows, use one per device.
     num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
 
     def zeros_of(spec: Any) -> np.ndarray:  # a `tf.TensorSpec`
         shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
         return np.zeros(shape, spec.dtype.as_numpy_dtype)
 
-    # A model that cannot take one token, such as one with a wide convolution, is built by Keras, from the
-    # first batch; so is one whose batches hold a None.
+    # If this fails, Keras builds the model from the first batch: for example if a wide convolution does not
+    # accept a single token, or batches contain None.
     with contextlib.suppress(Exception):
         zeros = keras.tree.map_structure(zeros_of, training.element_spec)
-        if not model.built:  # a model of a user's own class has no weights to read before
+        if not model.built:  # a custom class has no weights before
             model(zeros[0])
-        # Else a dataset that counts its epochs were one ahead: in a new process, not where training goes on.
+        # Otherwise Keras starts the dataset once before training, and its epoch count is one ahead.
         if begins_datasets_early():
             model.test_on_batch(*zeros)
             model.reset_metrics()

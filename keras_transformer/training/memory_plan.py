@@ -1,4 +1,4 @@
-"""What a step of training keeps in memory: weights, gradients, optimizer state, activations by layer."""
+"""Memory estimate of a training step: weights, gradients, optimizer state, activations."""
 
 import dataclasses
 import itertools
@@ -24,11 +24,11 @@ from keras_transformer.training.adam import Adam
 
 
 class PartMemory(NamedTuple):
-    """Bytes of a part of a model in a step of training."""
+    """Memory of one part of a model in a training step, in bytes."""
 
     name: str
-    """Path of the part: `encoder/layer_1`; `embeddings` for what comes before the stacks, `output` for what
-    comes after them. A table that input and output share belongs to `output`."""
+    """Path of the part, such as `encoder/layer_1`. `embeddings` is everything before the stacks, `output`
+    everything after them. A table shared by input and output belongs to `output`."""
     num_weights: int
     """Number of weights."""
     weights: int
@@ -36,34 +36,34 @@ class PartMemory(NamedTuple):
     gradients: int
     """Bytes of the gradients of trainable weights."""
     optimizer: int
-    """Bytes of what the optimizer keeps for trainable weights."""
+    """Bytes of the optimizer state."""
     activations: int
-    """Bytes that the forward pass leaves for the backward pass, the logits among them. In half precision also
-    the copies of the weights that layers compute with."""
+    """Bytes that the forward pass keeps for the backward pass, including the logits. In half precision, also
+    the half-precision copies of the weights."""
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """Memory of a step of training, as `memory_plan` returns it; printed, it is a table.
+    """Memory estimate of a training step, returned by `memory_plan`. `print` shows a table.
 
     Args:
-        parts: Each part of the model, in the order of the forward pass.
+        parts: Parts of the model, in the order of the forward pass.
     """
 
     parts: tuple[PartMemory, ...]
 
     @property
     def total(self) -> PartMemory:
-        """The sum of each column."""
+        """Sums of all columns."""
         columns = list(zip(*self.parts, strict=True))[1:]
         return PartMemory("sum", *map(sum, columns))
 
     @property
     def peak(self) -> int:
-        """Bytes that a step needs at its most.
+        """Peak memory of a training step, in bytes.
 
-        The backward pass goes from the last part to the first, frees the activations of each, and leaves its
-        gradients. So this is less than all columns together.
+        It is less than the sum of all columns, because the backward pass frees the activations of each part
+        while it computes the gradients.
         """
         activations = itertools.accumulate(part.activations for part in self.parts)
         gradients = list(itertools.accumulate(part.gradients for part in reversed(self.parts)))
@@ -74,7 +74,7 @@ class MemoryPlan:
         rows: list[tuple[str, ...]] = [("", "weights", "gradients", "optimizer", "activations")]
         for numbers, group in itertools.groupby(self.parts, key=lambda part: part[2:]):
             first, *others = (part.name for part in group)
-            # Layers that need the same share a line.
+            # Layers with equal numbers share a line.
             name = f"{first} and {len(others)} more, each" if others else first
             rows.append((name, *map(_megabytes, numbers)))
         rows.append(("sum", *map(_megabytes, self.total[2:])))
@@ -91,26 +91,25 @@ def memory_plan(
     source_length: int | None = None,
     target_length: int | None = None,
 ) -> MemoryPlan:
-    """Count what a step of training keeps in memory, by layer, without computing anything.
+    """Estimate the memory of a training step, layer by layer, without computing anything.
 
-    Weights and optimizer state are counted from shapes, so a model that is larger than the machine can be
-    planned too: make it inside `models.shapes_only`. Activations are those that JAX and XLA keep; a table in
-    the guide to memory has the plan next to XLA's own number. TensorFlow and torch keep more where they
-    compile nothing.
+    The estimate follows from shapes only. Build a model that is larger than your machine inside
+    `models.shapes_only`. Activations are those that JAX with XLA keeps (the memory guide compares the
+    estimate with XLA's own number); TensorFlow and torch keep more where they do not compile.
 
     Args:
-        model: A model of this package. `Adam` is planned for one that is not compiled.
-        batch_size: Rows of a batch.
-        source_length: Positions of the source, padding included. For a model with an encoder.
-        target_length: Positions of the target, padding included. For a model with a decoder.
+        model: Model of this package. If it is not compiled, `Adam` is assumed.
+        batch_size: Number of rows in a batch.
+        source_length: Source positions, including padding. Only for models with an encoder.
+        target_length: Target positions, including padding. Only for models with a decoder.
 
     Returns:
-        The plan.
+        The estimate.
 
     Raises:
-        TypeError: If the model is of another package, or a size is not an integer.
-        ValueError: If a size is not above zero, a length is missing or given for a stack that the model does
-            not have, or the call is inside `shapes_only`.
+        TypeError: If the model is from another package, or a size is not an integer.
+        ValueError: If a size is not above zero, a length is missing or does not apply to the model, or the
+            call is inside `shapes_only`.
 
     Example:
         >>> sizes = {"num_layers": 24, "hidden_dim": 2048, "num_heads": 32, "intermediate_dim": 8192}
@@ -133,9 +132,9 @@ def memory_plan(
         if length is not None:
             check_positive(**{name: length})
     if getattr(model.config, "source_convolutions", False):
-        lengths["encoder"] = math.ceil((source_length or 0) / 2)  # the second halves the frames
+        lengths["encoder"] = math.ceil((source_length or 0) / 2)  # the second convolution halves the length
     optimizer = getattr(model, "optimizer", None) or Adam(1e-3)
-    # R-Drop is two forward passes.
+    # R-Drop runs two forward passes.
     passes = 2 if hasattr(getattr(model, "loss", None), "add_passes") else 1
     counted: set[str] = set()
     parts = []
@@ -150,7 +149,7 @@ def memory_plan(
                 sum(math.prod(weight.shape) for weight in own),
                 _sum_bytes(own),
                 _sum_bytes(trainable),
-                _sum_bytes([variable for variable in state if len(variable.shape)]),  # no counters
+                _sum_bytes([variable for variable in state if len(variable.shape)]),  # without counters
                 int(passes * activations) + _half_copies(own, model),
             )
         )
@@ -160,11 +159,11 @@ def memory_plan(
 def _backwards(
     model: Any, batch_size: int, lengths: dict[str, int | None]
 ) -> Iterator[tuple[str, list[keras.Variable], float]]:
-    """Yield name, weights and bytes of activations of each part, from the last to the first."""
+    """Yield name, weights and activation bytes of each part, from the last to the first."""
     ends = [getattr(model, name, None) for name in ("pooling", "head", "head_end", "output_projection")]
     weights = [weight for layer in ends if layer is not None for weight in layer.weights]
     stacks = {name: length for name, length in lengths.items() if length is not None}
-    # One output for each position of the last stack, or for each row.
+    # One output per position of the last stack, or per row.
     *_, last = stacks.values()
     num_outputs = batch_size if len(model.output_shape) == 2 else batch_size * last
     dtype = model.position_encoding.compute_dtype
@@ -177,18 +176,18 @@ def _backwards(
         source_length = lengths["encoder"] or 0
         of_layer = [layer_activations(layer, batch_size, length, source_length) for layer in stack.layers]
         if model.config.rematerialize:
-            # One layer at a time; of all others the inputs alone.
+            # Only one layer at a time keeps all activations; the others keep only their inputs.
             yield f"{name}, a layer again", [], max(of_layer)
             inputs = batch_size * length * model.config.hidden_dim * dtype_bytes(dtype)
             of_layer = [inputs] * len(of_layer)
         for layer, numbers in zip(reversed(stack.layers), reversed(of_layer), strict=True):
             yield f"{name}/{layer.name}", layer.weights, numbers
-    # All other weights are in front of the stacks.
+    # All remaining weights come before the stacks.
     yield "embeddings", model.weights, embedding_activations(model, batch_size * sum(stacks.values()))
 
 
 def _half_copies(weights: list[keras.Variable], model: Any) -> int:
-    """Return the bytes of the copies that layers of half precision make of weights, until they are done."""
+    """Return the bytes of the half-precision copies of weights that layers compute with."""
     width = dtype_bytes(model.position_encoding.compute_dtype)
     return int(sum(width * math.prod(each.shape) for each in weights if width < dtype_bytes(each.dtype)))
 

@@ -1,4 +1,4 @@
-"""Accuracy and perplexity over real tokens, and tokens a second."""
+"""Token metrics that ignore padding: accuracy, perplexity, tokens per second."""
 
 import math
 import time
@@ -14,9 +14,9 @@ from keras_transformer.types import Tensor
 
 
 class _TokenMean(keras.metrics.Metric):
-    """The mean of a number for each token that is not padding; it also counts, for `Throughput`."""
+    """Mean of a value over tokens that are not padding. Also counts tokens for `Throughput`."""
 
-    _direction: Literal["up", "down"]  # what is better, for Keras's callbacks
+    _direction: Literal["up", "down"]  # which direction is better, for Keras's callbacks
 
     def __init__(self, pad_id: int, name: str, **kwargs: Any) -> None:
         check_kind(Integral, pad_id=pad_id)
@@ -35,7 +35,7 @@ class _TokenMean(keras.metrics.Metric):
         self.num_positions.assign_add(ops.cast(ops.size(weights), "float32"))
 
     def _values(self, labels: Tensor, logits: Tensor) -> Tensor:
-        """Compute the number of each token, `(b, t)`."""
+        """Return the value of each token, `(b, t)`."""
         raise NotImplementedError
 
     def result(self) -> Tensor:
@@ -47,11 +47,13 @@ class _TokenMean(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MaskedAccuracy(_TokenMean):
-    """The share of tokens whose most likely prediction is the label; 0 before the first token.
+    """Token accuracy without padding: the fraction of tokens whose most likely prediction is the label.
+
+    It is 0 before the first token.
 
     Args:
-        pad_id: The label that is padding and does not count.
-        name: The name of the metric.
+        pad_id: Label of padding, which is ignored. Defaults to 0.
+        name: Name of the metric.
         **kwargs: `dtype` of a Keras metric.
 
     Call arguments are those of `MaskedCrossentropy`.
@@ -69,13 +71,13 @@ class MaskedAccuracy(_TokenMean):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Perplexity(_TokenMean):
-    """The exponential of the mean cross-entropy of a token, without smoothing; 1 before the first token.
+    """Perplexity without padding: the exponential of the mean cross-entropy per token, without smoothing.
 
-    It is NaN after a label that counts and is neither padding nor in the vocabulary.
+    It is 1 before the first token, and NaN after a label that is neither padding nor in the vocabulary.
 
     Args:
-        pad_id: The label that is padding and does not count.
-        name: The name of the metric.
+        pad_id: Label of padding, which is ignored. Defaults to 0.
+        name: Name of the metric.
         **kwargs: `dtype` of a Keras metric.
 
     Call arguments are those of `MaskedCrossentropy`.
@@ -90,7 +92,7 @@ class Perplexity(_TokenMean):
         labels, is_known = _known_labels(labels, logits.shape[-1], self.pad_id)
         logits = ops.cast(logits, "float32")
         label_logits = ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]  # (b, t)
-        # Without a gradient this is three times as fast as the loss's cross-entropy.
+        # No gradient is needed; this is three times as fast as the cross-entropy of the loss.
         return ops.where(is_known, ops.logsumexp(logits, axis=-1) - label_logits, math.nan)
 
     def result(self) -> Tensor:
@@ -99,15 +101,14 @@ class Perplexity(_TokenMean):
 
 
 class Throughput(keras.callbacks.Callback):
-    """Adds the target tokens of a second, and the share of padding, to the logs of each epoch.
+    """Callback that logs training speed (`tokens_per_second`) and the fraction of padding.
 
-    `tokens_per_second` counts real tokens, so that it does not rise with padding. The clock runs while
-    batches are trained: neither validation nor what other callbacks do at the end of an epoch counts. In
-    the first epoch it also runs while the backend traces or compiles the step. `padding` is the share of
-    target positions that hold no token, 0 to 1.
+    `tokens_per_second` counts target tokens without padding. It excludes validation and other callbacks at
+    the end of an epoch; in the first epoch it includes compilation. `padding` is the fraction of target
+    positions that are padding, from 0 to 1.
 
-    The counts are those of `MaskedAccuracy` and `Perplexity`, which `compile_model` adds: a model compiled
-    with neither gets no numbers. Put it before the callbacks that read the logs, such as
+    The counts come from `MaskedAccuracy` or `Perplexity`, which `compile_model` adds. Without one of them
+    nothing is logged. Put this callback before those that read the logs, such as
     `keras.callbacks.TensorBoard`.
 
     Example:
@@ -122,23 +123,22 @@ class Throughput(keras.callbacks.Callback):
         self._start = time.perf_counter()
 
     def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
-        """Read the counts before validation counts its own."""
-        self._values = self._values or self._read()
+        """Read the counts before validation resets them."""
+        self._values = self._values or self._read_counts()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Add both numbers to the logs."""
+        """Add speed and padding to the logs."""
         if logs is not None:
-            logs.update(self._values or self._read())
+            logs.update(self._values or self._read_counts())
 
-    def _read(self) -> dict[str, float]:
-        # No step is slower for it: the metrics keep these counts on the device for their means, and they are
-        # read once an epoch.
+    def _read_counts(self) -> dict[str, float]:
+        # This slows down no step: the metrics keep the counts on the device anyway.
         counting = next(
             (each for each in _compiled_metrics(self.model) if isinstance(each, _TokenMean)), None
         )
         if counting is None:
             return {}
-        # First the counts, then the clock: reading them waits for the last step on the device.
+        # Read the counts before the clock: reading waits for the last step on the device.
         num_tokens, num_positions = (
             float(ops.convert_to_numpy(count)) for count in (counting.num_tokens, counting.num_positions)
         )
@@ -150,12 +150,12 @@ class Throughput(keras.callbacks.Callback):
 
 
 def _compiled_metrics(model: keras.Model) -> list[keras.metrics.Metric]:
-    # Keras puts the metrics of `compile` into one metric that has them as its `metrics`.
+    # Keras wraps the metrics of `compile` in one metric.
     return [each for metric in model.metrics for each in getattr(metric, "metrics", [metric])]
 
 
 def _rises(model: keras.Model, monitor: str) -> bool:
-    """Return whether the highest value of a number in the logs is the best, as Keras's callbacks do."""
+    """Return whether a higher value of a logged metric is better, by the rules of Keras's callbacks."""
     name = monitor.removeprefix("val_")
     directions = [getattr(each, "_direction", "") for each in _compiled_metrics(model) if each.name == name]
     return "up" in directions

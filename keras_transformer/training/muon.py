@@ -1,4 +1,4 @@
-"""Muon, told which weights are matrices."""
+"""Muon optimizer for the matrices of this package's models."""
 
 import math
 import re
@@ -9,18 +9,18 @@ from keras import ops
 
 from keras_transformer.types import Shape, Tensor
 
-# Of attention, with the axes that are summed over first: (d, h, k), and (h, k, d).
+# Attention kernels (d, h, k) of the heads, and (h, k, d) of the output.
 _HEADS, _OUTPUT = re.compile(r"/(query|key|value|gate)/kernel$"), re.compile(r"/attention_output/kernel$")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Muon(keras.optimizers.Muon):
-    """Keras's Muon (Jordan et al. 2024), for the kernels that are matrices.
+    """Muon optimizer (Jordan et al. 2024) for kernels, including the 3-D kernels of attention.
 
-    Keras's own takes each variable of two axes: of our models the kernels of the feed-forward networks and
-    the biases `(h, k)` of attention, but not its kernels `(d, h, k)`. This one takes the kernels, those of
-    attention as the matrices `(d, h * k)` and `(h * k, d)` that they are; biases, norms, tables and the
-    projection to the vocabulary are for AdamW, as is what `exclude_layers` names.
+    Keras's Muon applies to all 2-D variables, so it would miss the attention kernels `(d, h, k)` and include
+    the biases `(h, k)`. This class treats attention kernels as the matrices `(d, h * k)` and `(h * k, d)`.
+    AdamW updates all other variables: biases, normalization, embeddings, the output projection, and layers
+    named by `exclude_layers`.
 
     Arguments and state are those of `keras.optimizers.Muon`.
 
@@ -31,7 +31,7 @@ class Muon(keras.optimizers.Muon):
     """
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
-        """Make the state, and note which variables are matrices; Keras calls this."""
+        """Create the state and find the matrices. Called by Keras."""
         self._shapes = [_matrix_shape(variable) for variable in variables]
         super().build(variables)
 
@@ -44,14 +44,14 @@ class Muon(keras.optimizers.Muon):
     ) -> None:
         self.assign_add(m, ops.add(gradient, m * (self.momentum - 1)))
         step = ops.add(gradient, self.momentum * m) if self.nesterov else m
-        # In an update TensorFlow hands over its own variable, which has no path.
+        # In an update TensorFlow passes its own variable, which has no path.
         matrix = ops.reshape(step, self._shapes[self._get_variable_index(variable)])
         update = self.lr_adjust(lr * self.zeropower_via_newtonschulz5(matrix, self.ns_steps))
         self.assign_sub(variable, ops.reshape(update, variable.shape))
 
 
 def _matrix_shape(variable: keras.Variable) -> Shape | None:
-    """Return the two sizes of a kernel as a matrix; None for what is none."""
+    """Return the shape of a kernel as a matrix; None for all other variables."""
     path, shape = f"/{variable.path}", tuple(variable.shape)
     if len(shape) == 3 and _HEADS.search(path):
         return shape[0], math.prod(shape[1:])

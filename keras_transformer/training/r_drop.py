@@ -1,4 +1,4 @@
-"""R-Drop: two passes over each batch, with other dropout, that must agree."""
+"""R-Drop regularization: two passes with different dropout that must agree."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RDropCrossentropy(MaskedCrossentropy):
-    """The cross-entropy of two passes with other dropout, and how far they are apart.
+    """Cross-entropy with R-Drop: two passes with different dropout, and a penalty for their divergence.
 
-    Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equation 4, divided by 2, so
-    that the loss is the usual one where both passes agree: the mean over real tokens of
+    Liang et al. 2021, "R-Drop: Regularized Dropout for Neural Networks", equation 4, divided by 2, so that
+    the loss is the usual cross-entropy if both passes agree. It is the mean over real tokens of
 
         (CE(p) + CE(q)) / 2 + weight * (KL(p || q) + KL(q || p)) / 4
 
-    `weight` is the paper's alpha; it has 5 for translation. Each step of `fit` runs the model twice, and
-    takes about twice as long. `evaluate` has one pass, no dropout, and the plain cross-entropy.
+    Each training step runs the model twice and takes about twice as long. `evaluate` runs it once, without
+    dropout and without the penalty.
 
-    The second pass is the work of the model, so the model must be one of this package. In another model
-    this is the plain `MaskedCrossentropy`; `compile_model(model, ..., r_drop=5.0)` refuses such a model.
+    The models of this package run the second pass. With any other model the loss is the plain
+    `MaskedCrossentropy`; `compile_model(model, ..., r_drop=5.0)` refuses such a model.
 
     Args:
-        weight: How much the distance counts, alpha.
-        label_smoothing: The probability that is spread over the vocabulary.
-        pad_id: The label that is padding.
-        name: The name of the loss.
-        **kwargs: Further arguments of `MaskedCrossentropy`.
+        weight: Weight of the divergence, the paper's alpha. Defaults to 5, the paper's value for translation.
+        label_smoothing: Probability mass to spread over the vocabulary. Defaults to 0.
+        pad_id: Label of padding. Defaults to 0.
+        name: Name of the loss.
+        **kwargs: Other arguments of `MaskedCrossentropy`.
 
     Raises:
         ValueError: If `weight` is below 0 or not finite, or `label_smoothing` is outside [0, 1).
@@ -63,15 +63,15 @@ class RDropCrossentropy(MaskedCrossentropy):
         y_pred: Tensor,
         sample_weight: Tensor | None,
     ) -> Tensor:
-        """Run a second pass, and return the loss of both; a model that trains calls this.
+        """Run a second pass and return the combined loss. Called by the model in training.
 
         Args:
-            model: The model that is trained.
-            loss: The loss of its first pass.
-            x: Its inputs.
+            model: Model to train.
+            loss: Loss of the first pass.
+            x: Inputs.
             y: Labels, integers `(b, t)`.
             y_pred: Logits `(b, t, v)` of the first pass.
-            sample_weight: How much each token counts, or None.
+            sample_weight: Weight of each token, or None.
 
         Returns:
             A float32 scalar.
@@ -83,7 +83,7 @@ class RDropCrossentropy(MaskedCrossentropy):
     def distance(
         self, y_true: Tensor, y_pred: Tensor, second_y_pred: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
-        """Compute the term of the loss that tells how far two passes are apart."""
+        """Return the weighted divergence between two passes, a scalar."""
         # (KL(p || q) + KL(q || p)) / 2 = sum((p - q) * (log p - log q)) / 2
         logits = (ops.cast(each, "float32") for each in (y_pred, second_y_pred))
         log_p, log_q = (ops.log_softmax(each, axis=-1) for each in logits)  # (b, t, v)

@@ -1,4 +1,4 @@
-"""The usual way to compile a Transformer; every part can also be used alone."""
+"""Standard optimizer, loss and metrics of a Transformer."""
 
 from numbers import Integral
 
@@ -27,32 +27,29 @@ def compile_model(
     z_loss: float | None = None,
     pad_id: int = 0,
 ) -> None:
-    """Compile with the optimizer, loss and metrics of "Attention Is All You Need", section 5.
+    """Compile a model with the optimizer, loss and metrics of "Attention Is All You Need", section 5.
 
-    Adam with the paper's betas (0.9, 0.98) and epsilon 1e-9, cross-entropy over real tokens with label
-    smoothing, accuracy and perplexity over real tokens. If layers compute in float16, as with the policy
-    `mixed_float16`, the loss is scaled, so that small gradients are not lost.
+    The optimizer is `Adam` with the paper's betas (0.9, 0.98) and epsilon 1e-9. Cross-entropy, accuracy and
+    perplexity ignore padding. If layers compute in float16 (policy `mixed_float16`), the loss is scaled so
+    that small gradients do not vanish.
 
     Args:
         model: A `Transformer`, or another model with logits `(b, t, v)`.
-        learning_rate: A number or a schedule.
-        label_smoothing: The probability that is spread over the vocabulary.
-        clip_norm: The highest norm of all gradients together; None for no limit.
-        ema_momentum: The part of the moving average of the weights that stays at each update, such as
-            0.999; None for no average.
-        gradient_accumulation_steps: The number of batches of one update. `training.fit` weights their tokens,
-            so that an update is that of one batch with all rows; `model.fit` takes the mean of their means.
-            In float16 a batch whose gradients overflow is left out, and the updates after it are of batches
-            one further on.
-        r_drop: How much two passes with other dropout must agree; 0 for one pass. See
-            `RDropCrossentropy`.
-        z_loss: How strongly the logarithm of the softmax's denominator is regularised towards 0; see
-            `MaskedCrossentropy`. None for 1e-4 if layers compute in half precision, otherwise 0.
-        pad_id: The label that does not count; -100, for example, where 0 is a tag.
+        learning_rate: Number or schedule.
+        label_smoothing: Probability mass to spread over the vocabulary. Defaults to 0.1.
+        clip_norm: Maximum global norm of the gradients. Defaults to no clipping.
+        ema_momentum: Decay of a moving average of the weights, such as 0.999. Defaults to no average.
+        gradient_accumulation_steps: Number of batches per update. With `training.fit`, an update equals that
+            of one large batch with all rows; with `model.fit`, it averages the batch means. In float16, a
+            batch whose gradients overflow is skipped, which shifts the following groups by one batch.
+        r_drop: Weight of the R-Drop consistency loss; see `RDropCrossentropy`. Defaults to 0 (off).
+        z_loss: Weight of the z-loss; see `MaskedCrossentropy`. Defaults to 1e-4 if layers compute in half
+            precision, else 0.
+        pad_id: Label to ignore. Defaults to 0; for example -100 if 0 is a tag.
 
     Raises:
         TypeError: If `gradient_accumulation_steps` is not an integer.
-        ValueError: If a number is out of its range, or R-Drop is asked of a model of another package.
+        ValueError: If a number is out of range, or `r_drop` is used with a model of another package.
     """
     check_kind(keras.Model, model=model)
     check_kind(Integral, pad_id=pad_id)
@@ -69,9 +66,9 @@ def compile_model(
     steps = 1 if gradient_accumulation_steps is None else gradient_accumulation_steps
     check_positive(gradient_accumulation_steps=steps)
     dtypes = {layer.compute_dtype for layer in model.layers}
-    # bfloat16 knows only whole numbers above 128. Rejected: logits in float32, whose products are a quarter
-    # of the arithmetic of a step of `small` and take about twice as long; and kernels without their mean over
-    # the vocabulary, which would change the logits that users see.
+    # Above 128, bfloat16 has only whole numbers, so logits must stay small. Rejected: float32 logits (a
+    # quarter of the arithmetic of `small`, about twice as slow), and kernels without their mean over the
+    # vocabulary (which would change the logits that users see).
     if z_loss is None:
         z_loss = 1e-4 if dtypes & {"float16", "bfloat16"} else 0.0
     optimizer = Adam(
@@ -89,10 +86,10 @@ def compile_model(
     else:
         loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
     model.compile(
-        # Keras scales the loss by itself only if the model has the policy, not its layers.
+        # Keras scales the loss only if the model itself has the policy, not if its layers have it.
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,
         loss=loss,
         metrics=[MaskedAccuracy(pad_id), Perplexity(pad_id)],
-        # XLA compiles again for each shape of a batch, so only where the backend needs it.
+        # XLA compiles for each batch shape, so use it only where the backend needs it.
         jit_compile=compiles_each_shape(),
     )

@@ -1,4 +1,4 @@
-"""Learning-rate schedules with warm-up, saved with the optimizer."""
+"""Learning rate schedules with warm-up."""
 
 import keras
 from keras import ops
@@ -9,17 +9,17 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """A linear rise to a peak, then a fall with the inverse square root of the step.
+    """Learning rate schedule with linear warm-up and inverse square root decay, as in fairseq.
 
-    As in fairseq: at the last step of warm-up the rate is the peak.
+    The rate reaches its peak at step `warmup_steps`. The optimizer saves the schedule.
 
     Args:
-        peak_learning_rate: The highest rate.
-        warmup_steps: The step of the peak.
-        initial_learning_rate: The rate at step 0.
+        peak_learning_rate: Highest learning rate.
+        warmup_steps: Number of warm-up steps. Defaults to 4000.
+        initial_learning_rate: Learning rate at step 0. Defaults to 1e-7.
 
     Raises:
-        ValueError: If the peak or the warm-up is not above zero.
+        ValueError: If `peak_learning_rate` or `warmup_steps` is not above zero.
     """
 
     def __init__(
@@ -49,18 +49,17 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoamSchedule(keras.optimizers.schedules.LearningRateSchedule):
-    """The schedule of "Attention Is All You Need", section 5.3, equation 3.
+    """Learning rate schedule of "Attention Is All You Need", section 5.3, equation 3.
 
-    `scale * d^-0.5 * min(n^-0.5, n * warmup_steps^-1.5)`, where the first
-    update is `n = 1`.
+    The rate of update `n = 1, 2, ...` is `scale * d^-0.5 * min(n^-0.5, n * warmup_steps^-1.5)`.
 
     Args:
-        hidden_dim: The model width, `d`.
-        warmup_steps: The update with the highest rate.
-        scale: A factor on the whole curve.
+        hidden_dim: Model width `d`.
+        warmup_steps: Number of warm-up updates; the rate peaks there. Defaults to 4000.
+        scale: Factor on the learning rate. Defaults to 1.
 
     Raises:
-        ValueError: If the width, the warm-up or the scale is not above zero.
+        ValueError: If an argument is not above zero.
     """
 
     def __init__(self, hidden_dim: int, warmup_steps: int = 4000, scale: float = 1.0) -> None:

@@ -91,13 +91,18 @@ def test_a_flag_of_files_may_be_repeated() -> None:
 def test_the_help_begins_with_what_a_beginner_needs() -> None:
     for verb in ("train", "plan"):
         text = CliRunner().invoke(main, [verb, "--help"]).output
-        first, *tables = text.partition("Begin with:")[2].split("\n\n")
+        first, *tables = text.partition("Most used:")[2].split("\n\n")
         titles = [table.partition("\n")[0].strip() for table in tables if table.strip()]
-        assert titles[-1] == {"train": "Directories:", "plan": "Table [training] of the TOML file:"}[verb]
+        assert titles[-1] == "Other options:"
         assert "Table [model] of the TOML file:" in titles
         assert len(titles) == len(set(titles))
-        for flag in {"train": ("--pairs", "--source", "--config"), "plan": ("--batch-size",)}[verb]:
-            assert f"{flag} " in first
+        flags = re.findall(r"^  (--[a-z-]+)", first, re.MULTILINE)
+        beginners = ["source", "target", "pairs", "name", "task", "preset", "epochs", "size", "resume"]
+        assert (
+            flags == [f"--{name}" for name in (*beginners, "config")]
+            if verb == "train"
+            else "--batch-size" in flags
+        )
         # Each flag is there once.
         command = main.get_command(click.Context(main), verb)
         shown = re.findall(r"^  (?:-h, )?(--[a-z-]+)", text, re.MULTILINE)

@@ -385,7 +385,7 @@ VALUES: list[tuple[str, tuple[str, ...], object, str]] = [
         "tokenizer_config.json",
         ("added_tokens_decoder",),
         {"20": {"content": "x9", "special": False}},
-        "added token 'x9' must have an id of its own",
+        "added token 'x9' must have a separate id",
     ),
 ]
 

@@ -400,7 +400,7 @@ DAMAGES: list[tuple[Callable[[Path], Any], str]] = [
     ),
     (
         edit("tokenizer_config.json", added_tokens_decoder={"7": {"content": "Haus", "special": False}}),
-        r"the added token 'Haus' must have an id of its own\. Received: 7",
+        r"the added token 'Haus' must have a separate id\. Received: 7",
     ),
 ]
 

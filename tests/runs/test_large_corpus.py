@@ -117,7 +117,7 @@ def test_what_is_held_out_and_the_sample(
     assert pairs.test == pairs.validation
     assert not {source for source, _ in pairs.corpus.pairs()} & {source for source, _ in pairs.validation}
     assert sum(map(len, batches[0])) == 82
-    assert "making the vocabularies of 40 of 164 texts, drawn with seed 0" in caplog.messages
+    assert "training the vocabularies on 40 of 164 texts, drawn with seed 0" in caplog.messages
     assert set(pairs_of(options, seed=1).validation) != set(pairs.validation)
     # Where one source has more pairs than are wanted, or is all there is.
     monkeypatch.setattr(large_corpus, "_MAX_HELD_OUT", 1)

@@ -57,7 +57,7 @@ def test_characters_are_proposed_where_subwords_are_asked_for(caplog: pytest.Log
     sources, targets = ([*side] for side in zip(*NUMBERS, strict=True))
     assert choose_kind("subword", sources, targets) == "subword"
     assert caplog.messages == [
-        "characters may suit these texts better, since targets are digits and codes: kind=character"
+        "kind=character may suit these texts better, because targets are digits and codes"
     ]
     caplog.clear()
     assert choose_kind("subword", *([*side] for side in zip(*SENTENCES, strict=True))) == "subword"

@@ -179,7 +179,7 @@ def test_a_browser_shows_it_offline(browser: Any, directory: Path) -> None:
     browser.find_element(by, "#map [data-t='1'][data-s='0']").click()
     looking, weight = browser.find_element(by, "#readout").text.rsplit(": ", 1)
     labels = seen[-1][1]  # as many columns as rows, in the decoder's self-attention
-    assert looking == f"{labels[len(labels) // 2 + 1]} looks at [START]"
+    assert looking == f"{labels[len(labels) // 2 + 1]} attends to [START]"
     assert 0 < float(weight) <= 1
     # At the width of a phone nothing but tables and maps scrolls sideways.
     phone = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}

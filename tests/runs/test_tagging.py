@@ -38,7 +38,7 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
     assert result.exit_code == 0, result.output
     report = json.loads(Path("runs/names/report.json").read_text(encoding="utf-8"))
     assert 0.97 < report["scores"]["span_f1"]["value"] < 1.0
-    assert "Spans, or tags" in Path("runs/names/report.html").read_text(encoding="utf-8")
+    assert "Scores per label" in Path("runs/names/report.html").read_text(encoding="utf-8")
 
     for place in (["--model", "runs/names"], ["--saved-model", "saved_models/names"]):
         result = command("tag", *place, input="Ben lives in New Rome.\n\nAnna lives.\n")
