@@ -60,7 +60,7 @@ def plan(
         received = ", ".join([*given, *([] if config is None else ["config"])])
         raise InputError(f"A trained model has its sizes: give --model or others. Received: {received}.")
     check_files(config)
-    with loading(model):
+    with loading(*filter(None, [model])):
         from keras_transformer.models import CausalLM, EncoderModel
         from keras_transformer.tasks import load_task
         from keras_transformer.training import memory_plan
