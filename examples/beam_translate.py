@@ -69,7 +69,7 @@ class Translation(ModelHandler):
 
 
 class Finish(beam.DoFn):
-    """Writes a shard: its bad lines first, since the translation marks the shard as done."""
+    """Writes a shard: its bad lines first, since the translation completes the shard."""
 
     def process(self, shard: tuple[str, list[bytes], list[bytes]]) -> None:
         """Write each file atomically."""

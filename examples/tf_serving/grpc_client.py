@@ -109,7 +109,7 @@ def output_list(server: str, tensor: Any) -> Any:
         array = tf.make_ndarray(tensor)
     except (ValueError, TypeError) as error:
         cause = " ".join(str(error).split())
-        raise click.ClickException(f"{server} answers with what is no tensor: {cause[:200]}") from error
+        raise click.ClickException(f"{server} did not answer with a tensor: {cause[:200]}") from error
     return decoded(array.tolist()) if array.dtype == object else array.tolist()
 
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import click
 
-# Of an option of search that is not given: the export has its own.
+# For a search option that is not given: the export uses its own value.
 NOT_GIVEN = -1
 Inputs = Mapping[str, Sequence[bytes] | Sequence[float]]
 Outputs = Mapping[str, Any]
@@ -137,8 +137,8 @@ def client_parameters(server: str) -> list[click.Parameter]:
         click.Option(
             ["--signature"], type=click.Choice(SIGNATURES), help="What is asked.  [serving_default]"
         ),
-        click.Option(["--n-best"], type=click.IntRange(min=1), help="Show so many answers; asks n_best."),
-        click.Option(["--max-length"], type=int, help="Cut answers off after so many tokens; asks search."),
+        click.Option(["--n-best"], type=click.IntRange(min=1), help="Number of outputs; calls n_best."),
+        click.Option(["--max-length"], type=int, help="Maximum output length in tokens; calls search."),
         click.Option(["--length-penalty"], type=float, help="Above 0 for longer answers; asks search."),
         click.Option(
             ["--seed"],
@@ -269,7 +269,7 @@ def request_parts(inputs: Inputs, size: int) -> Iterator[tuple[int, Inputs]]:
 
 
 def argument_bytes(argument: str) -> bytes:
-    """Give the bytes of an argument: Python hides what is no UTF-8 in lone surrogates."""
+    """Return the bytes of an argument; Python keeps invalid UTF-8 as lone surrogates."""
     return argument.encode("utf-8", "surrogateescape")
 
 
@@ -279,7 +279,7 @@ def answer_lines(signature: str, answer: Outputs, n_best: int | None = None) -> 
     Args:
         signature: the one that answered.
         answer: a list for each output; texts are `str`.
-        n_best: at most so many answers for a text.
+        n_best: Maximum number of outputs for each text.
 
     Raises:
         click.ClickException: an output is missing.
