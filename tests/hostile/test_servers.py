@@ -192,7 +192,7 @@ def response(num_texts: int, text: bytes = b"A", *, is_whole: bool = True) -> pr
 def test_tensors_that_are_none(answer: predict_pb2.PredictResponse) -> None:
     with answering(_Answers(answer)) as port:
         finished = run("grpc", "--server", f"localhost:{port}", "--timeout", "20")
-    assert "answers with what is no tensor" in line(finished)
+    assert "did not answer with a tensor" in line(finished)
 
 
 def test_control_characters_reach_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
