@@ -13,10 +13,10 @@ from keras_transformer._backend.compiler import (
 )
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
-from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
+from keras_transformer._backend.formulas import fast_dropout, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
-from keras_transformer._backend.loop import PositionBuffer, weights_now
+from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 from keras_transformer._backend.rematerialization import rematerialize
@@ -37,7 +37,7 @@ __all__ = [
     "device_scope",
     "draw_normal",
     "draw_uniforms",
-    "drop",
+    "fast_dropout",
     "finished",
     "fused_attention",
     "keep_compilations",
@@ -54,10 +54,10 @@ __all__ = [
     "shape_of",
     "shapes_only",
     "share_rows",
+    "snapshot_weights",
     "sum_over_replicas",
     "take",
     "train_on_cores",
     "weigh_updates",
-    "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -65,7 +65,7 @@ def layer_normalization(
     return ops.cast(ops.reshape(outputs, shape_of(inputs)), dtype)
 
 
-def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
+def fast_dropout(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
     """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits for each number.
 
     Args:

@@ -10,7 +10,7 @@ from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 
-def weights_now(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
+def snapshot_weights(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
     """Return weights and their values now, without a gradient on torch, for a `keras.StatelessScope`."""
     return [(weight, _now(weight)) for layer in layers if layer is not None for weight in layer.weights]
 

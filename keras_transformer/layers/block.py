@@ -85,7 +85,7 @@ class _Block(keras.layers.Layer):
     def _as_vectors(
         self, inputs: Tensor, attention: MultiHeadAttention, padding_mask: Tensor | None
     ) -> Tensor:
-        """Return inputs `(b, t, d)` as floats that are finite at padding; raise ValueError for other shapes."""
+        """Return inputs `(b, t, d)` as floats, finite at padding; raise ValueError for other shapes."""
         check_vectors(inputs.shape)
         check_width(attention.query_dense.kernel.shape[0], inputs=inputs.shape)
         is_float = keras.backend.is_float_dtype(inputs.dtype)

@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer._arguments import as_boolean, as_position, known_values
 from keras_transformer._backend.attention import attend_step
 from keras_transformer._backend.gather import shape_of
-from keras_transformer._backend.loop import PositionBuffer, weights_now
+from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.projection import _Linear
@@ -97,7 +97,7 @@ class _CachedAttention:
         self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
         self._output = _Linear(attention.output_dense)
         self._of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
-        self._weights = weights_now(attention.position_bias, *self._of_source)
+        self._weights = snapshot_weights(attention.position_bias, *self._of_source)
 
     def plan(
         self,

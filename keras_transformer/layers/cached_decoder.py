@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer._backend.gather import shape_of, take
-from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
 from keras_transformer.layers.feed_forward import FeedForward
@@ -106,7 +106,7 @@ class CachedDecoder:
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
         uncached = (part for layer in self._layers for part in layer.uncached)
-        self._weights = weights_now(decoder.final_normalization, *uncached)
+        self._weights = snapshot_weights(decoder.final_normalization, *uncached)
 
     def create_cache(
         self,

@@ -78,7 +78,7 @@ def _checked(mask: Tensor | None, shape: Shape) -> Tensor | None:
         return None
     mask = as_boolean(mask, "mask")
     mask_shape, shape = known_sizes(mask.shape), known_sizes(shape)
-    # Compared from the last axis, as in broadcasting. A larger mask would enlarge the scores without an error.
+    # Compared from the last axis, as in broadcasting. A larger mask would silently enlarge the scores.
     pairs = zip(reversed(mask_shape), reversed(shape), strict=False)
     fits = all(size in (1, None, wanted) or wanted is None for size, wanted in pairs)
     if len(mask_shape) > len(shape) or not fits:

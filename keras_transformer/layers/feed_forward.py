@@ -50,9 +50,9 @@ def serialize_activation(activation: object) -> object:
 class FeedForward(keras.layers.Layer):
     """Position-wise feed-forward network, optionally gated (GLU).
 
-    `FFN(x) = activation(x W1 + b1) W2 + b2`, with the output as wide as the input. Gated: `(activation(x W1 +
-    b1) * (x V + c)) W2 + b2` (Shazeer 2020, "GLU Variants Improve Transformer"), which is SwiGLU with `silu`
-    and GEGLU with `gelu`.
+    `FFN(x) = activation(x W1 + b1) W2 + b2`, with the output as wide as the input. With `gated`,
+    `FFN(x) = (activation(x W1 + b1) * (x V + c)) W2 + b2` (Shazeer 2020, "GLU Variants Improve Transformer"):
+    SwiGLU with the activation `silu`, GEGLU with `gelu`.
 
     Args:
         intermediate_dim: Inner width, `f`.

@@ -72,7 +72,7 @@ _OPTIONS = (
 class MultiHeadAttention(keras.layers.Layer):
     """Multi-head attention with grouped key/value heads.
 
-    Each query returns a weighted average of the values, weighted by query–key similarity. For self-attention,
+    Each query returns a weighted average of the values, weighted by query-key similarity. For self-attention,
     pass the same tensor as `query` and `value`; for cross-attention, pass the decoder's state as `query` and
     the encoder's output as `value`.
 
@@ -127,8 +127,8 @@ class MultiHeadAttention(keras.layers.Layer):
             `return_attention_scores`, else the mean of all values.
 
     Returns:
-        `(b, t, output_shape)`; with `return_attention_scores` a tuple of the output and the scores `(b, h, t,
-        s)`. A query with no visible key gets zeros (Keras: the mean of all values).
+        `(b, t, output_shape)`; with `return_attention_scores` a tuple of the output and the scores
+        `(b, h, t, s)`. A query with no visible key gets zeros (Keras: the mean of all values).
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_transformer._backend.formulas import drop, layer_normalization
+from keras_transformer._backend.formulas import fast_dropout, layer_normalization
 from keras_transformer.types import Tensor
 
 
@@ -14,7 +14,7 @@ class Dropout(keras.layers.Dropout):
         outputs = None
         # Keras creates no seed generator for a rate of 0.
         if training and self.rate > 0 and self.noise_shape is None:
-            outputs = drop(inputs, self.rate, self.seed_generator)
+            outputs = fast_dropout(inputs, self.rate, self.seed_generator)
         return super().call(inputs, training=training) if outputs is None else outputs
 
 

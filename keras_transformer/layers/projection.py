@@ -10,13 +10,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformer._backend.gather import take
-from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer._backend.projection import project
 from keras_transformer.layers.built_parts import _clone
 from keras_transformer.types import Tensor
 
 
-class _KeepsFactors(keras.layers.Layer):
+class _LoraLayer(keras.layers.Layer):
     """Mixin for Keras's `Dense` and `EinsumDense` that saves LoRA factors separately from the kernel.
 
     Keras saves the sum of a kernel and its LoRA factors, and loads both factors as zeros, which then have
@@ -57,12 +57,12 @@ class _KeepsFactors(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class _Dense(_KeepsFactors, keras.layers.Dense):
+class _Dense(_LoraLayer, keras.layers.Dense):
     """Keras's `Dense`, with LoRA factors saved separately."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class _Projection(_KeepsFactors, keras.layers.EinsumDense):
+class _Projection(_LoraLayer, keras.layers.EinsumDense):
     """Keras's `EinsumDense` for equations such as `"btd,dhk->bthk"`, computed by `_backend.projection`.
 
     As an `EinsumDense` it supports Keras's LoRA, quantization, dtype policies and weight files.
@@ -83,7 +83,7 @@ class _Linear:
     """Several linear layers of one input, joined to one matrix and one bias before a loop."""
 
     def __init__(self, *layers: keras.layers.Layer) -> None:
-        with keras.StatelessScope(weights_now(*layers)):
+        with keras.StatelessScope(snapshot_weights(*layers)):
             flat = (
                 layer.flat() if hasattr(layer, "flat") else (_matrix_of(layer), layer.bias)
                 for layer in layers

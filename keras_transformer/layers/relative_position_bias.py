@@ -13,7 +13,7 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativePositionBias(keras.layers.Layer):
-    """Learned per-head bias on the attention logits, indexed by query–key distance (T5).
+    """Learned per-head bias on the attention logits, indexed by query-key distance (T5).
 
     Each near distance has a separate bucket; farther distances share buckets of logarithmically growing size,
     and all distances from `max_distance` on share one.
@@ -79,7 +79,7 @@ class RelativePositionBias(keras.layers.Layer):
     def between(
         self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0
     ) -> Tensor:
-        """Return the float32 bias `(1, h, t, s)` of `t` queries, the first at position `start`, and `s` keys."""
+        """Return the float32 bias `(1, h, t, s)` of `t` queries, the first at `start`, and `s` keys."""
         queries = ops.arange(query_length, dtype="int32") + as_position(start)
         # (t,), (s,) -> (t, s)
         distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]

@@ -59,13 +59,13 @@ def _rates(width: int, max_wavelength: float = 10000.0) -> npt.NDArray[np.float6
 class RotaryEmbedding(keras.layers.Layer):
     """Rotary position embedding (RoPE) of queries and keys.
 
-    Rotates each pair of features by an angle proportional to the position, so that query–key products depend
+    Rotates each pair of features by an angle proportional to the position, so that query-key products depend
     only on relative positions (section 3.2.2, equation 14). Feature `i` is paired with feature `i + k/2`.
     `MultiHeadAttention(positions="rotary")` does this itself; use this layer in your own attention.
 
     Args:
-        max_wavelength: Base of the geometric progression of wavelengths; the slowest pair needs about `2π ·
-            max_wavelength` positions for one turn.
+        max_wavelength: Base of the geometric progression of wavelengths; the slowest pair needs about
+            `2π · max_wavelength` positions for one turn.
         scaling_factor: Divisor of the positions, for sequences longer than in training (Chen et al. 2023).
         **kwargs: `name` and `dtype` of a Keras layer.
 

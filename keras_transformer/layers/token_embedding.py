@@ -206,7 +206,7 @@ class OutputProjection(keras.layers.Layer):
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
-    def frozen(self) -> Callable[[Tensor], Tensor]:
+    def with_fixed_weights(self) -> Callable[[Tensor], Tensor]:
         """Return a function of rows `(r, d)` that uses the current weights, for a decoding loop."""
         # It transposes a shared table once, before the loop: multiplying by the untransposed table takes up
         # to 1.8 times as long in each step, for 32 rows in TensorFlow and 4 in XLA.

@@ -52,7 +52,7 @@ class CausalLM(ConfiguredModel):
         parts = _parts(config, dtype)
         inputs, outputs = _connect(parts)
         super().__init__(inputs=inputs, outputs=outputs, **others)
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def _complete(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         return inputs if mask is None else _without_hidden(inputs, mask)

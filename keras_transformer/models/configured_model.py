@@ -31,7 +31,7 @@ class ConfiguredModel(keras.Model):
 
     config: _ModelConfig
 
-    def _keep(self, config: _ModelConfig, parts: Parts) -> None:
+    def _store_config(self, config: _ModelConfig, parts: Parts) -> None:
         """Keep the configuration, and each part as the attribute of its name."""
         self.config = config
         self.supports_masking = True  # it reads the Keras mask of its source

@@ -4,7 +4,7 @@ from functools import partial
 
 import keras
 
-from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_decoder import CachedDecoder
 from keras_transformer.models.parts import _positioned
 from keras_transformer.types import Tensor
@@ -23,8 +23,8 @@ class _DecodingStep:
         self._positioned = partial(_positioned, model, side)
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
-        self._weights = weights_now(*found)
-        self._project = model.output_projection.frozen()
+        self._weights = snapshot_weights(*found)
+        self._project = model.output_projection.with_fixed_weights()
 
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache

@@ -73,7 +73,7 @@ class EncoderModel(_EncodingModel):
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
         self._source = source
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def attention_scores(self, inputs: Inputs) -> dict[str, Tensor]:
         """Return every attention map of one pass.

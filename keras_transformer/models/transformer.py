@@ -78,7 +78,7 @@ class Transformer(_EncodingModel):
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
         self._source = source
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def start_decoding(
         self,
