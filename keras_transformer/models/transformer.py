@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
+"""Encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
 
 import dataclasses
 from typing import Any
@@ -23,29 +23,28 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Transformer(_EncodingModel):
-    """A Functional model from a source and target token ids to logits.
+    """Encoder-decoder Transformer: source and target token ids to target logits.
 
-    The source is token ids, or frames of any width, each projected to the model's width. Padding is read
-    from the ids themselves: 0 is padding, on both sides. Frames have a mask of their own.
+    A Functional model. The source is token ids, or frames, each projected to the model's width. Token id 0 is
+    padding in source and target; frames have a separate padding mask.
 
     Args:
-        source_vocabulary_size: Number of source ids; None for frames.
-        target_vocabulary_size: Number of target ids, `v`.
+        source_vocabulary_size: Number of source token ids; None for frames.
+        target_vocabulary_size: Number of target token ids, `v`.
         **options: The other fields of `TransformerConfig`, and `name` and `dtype` of a Keras model.
 
     Call arguments:
-        inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target shifted right, starting with
-            the start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
-            `(b, s, w)` and `encoder_padding_mask` `(b, s)`, True (1) where there is a frame. Without the
-            mask, or where it is None, every frame counts.
+        inputs: A dict of `decoder_token_ids`, integers `(b, t)`, the target shifted right, beginning with the
+            start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
+            `(b, s, w)` and an optional `encoder_padding_mask` `(b, s)`, True (1) where there is a frame.
 
     Returns:
         Logits `(b, t, v)`.
 
     Raises:
-        TypeError: if an argument is unknown or of another type.
-        ValueError: if an option is out of its range, not exactly one of source ids and frames is given, or
-            shared embeddings do not fit the source.
+        TypeError: If an option is unknown or has the wrong type.
+        ValueError: If an option is out of its range, not exactly one of `source_vocabulary_size` and
+            `encoder_feature_dim` is given, or embeddings are shared between different vocabulary sizes.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -90,35 +89,35 @@ class Transformer(_EncodingModel):
         track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
-        """Run the encoder and prepare to decode step by step.
+        """Run the encoder and return the function that decodes step by step.
 
         Args:
-            inputs: the source, as for `encode`.
-            max_length: the number of target positions there is room for.
-            beam_size: hypotheses for each source, `n`.
-            padding_mask: as for `encode`.
-            track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
-            in_place: whether a step may overwrite the cache that it is given, so that TensorFlow copies
-                nothing; for a loop that owns its cache.
+            inputs: The source, as for `encode`.
+            max_length: Maximum number of target positions.
+            beam_size: Number of hypotheses per source, `n`.
+            padding_mask: The source's padding mask, as for `encode`.
+            track_attention: Whether the cache sums the cross-attention, for a coverage penalty.
+            in_place: Whether a step may overwrite the cache passed to it. This avoids copies in TensorFlow
+                graphs; use it only if your loop owns the cache.
 
         Returns:
-            `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
-            `(b * n, v)` of the token after `position`, and the cache with this position written.
+            `step`, and the initial cache. `step(token_ids (b * n,), position, cache)` returns the logits
+            `(b * n, v)` of the token after `position`, and the cache including `position`.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
         step = _DecodingStep(self, "target", in_place=in_place)
-        # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
+        # Lets torch free the encoder's activations, since decoding needs no gradient.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(
             encoder_output, mask, max_length, beam_size, track_attention=track_attention
         )
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return every attention map of one teacher-forced pass.
+        """Return the attention scores of every layer in one teacher-forced pass.
 
         Returns:
-            A dict of `encoder/layer_{i}/self_attention` `(b, h, s, s)`, `decoder/layer_{i}/self_attention`
-            `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
+            A dict of `encoder/layer_{i}/self_attention` to `(b, h, s, s)`, `decoder/layer_{i}/self_attention`
+            to `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` to `(b, h, t, s)`. `i` counts from 1.
         """
         inputs = self._complete(inputs)
         values, mask = self._source.split(inputs)
@@ -132,7 +131,7 @@ class Transformer(_EncodingModel):
 
 
 def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: object) -> Parts:
-    """Make the layers. With shared embeddings two names stand for one layer."""
+    """Build the layers. With shared embeddings two names refer to one layer."""
     target_embedding = _embedding(config, target_size, dtype, "target_embedding")
     shared = target_embedding if config.share_embeddings else None
     parts: Parts = {source.layer: shared or source.make_layer(config, dtype)}
@@ -163,14 +162,14 @@ def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: 
 
 
 def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
-    """Connect the layers as Figure 1 does."""
+    """Connect the layers as in Figure 1."""
     inputs = {
         **source.make_inputs(),
         "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),  # (b, t)
     }
     values, mask = source.split(inputs)
 
-    # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
+    # (b, s), or frames (b, s, w) -> (b, s, d); source convolutions halve the length
     x, mask = source.vectors(parts[source.layer], values, mask)
     x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
