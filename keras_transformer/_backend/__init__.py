@@ -1,4 +1,7 @@
-"""The one room that asks which backend runs. Each function has one meaning, and a fast body if it helps."""
+"""Backend-specific code; no other package asks which backend runs.
+
+Each function has one meaning on every backend, with a faster implementation where a backend allows one.
+"""
 
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax

@@ -63,13 +63,13 @@ class _ModelConfig(LayerConfig):
 
     @classmethod
     def split(cls, owner: type, options: Config, **others: Any) -> tuple[Self, Config]:
-        """Return what `LayerConfig.split` returns; raise InputError if memory is too small for the weights."""
+        """Split as `LayerConfig.split` does; raise InputError if the weights do not fit in memory."""
         config, rest = super().split(owner, options, **others)
         config.check_memory(2 if "float16" in str(rest.get("dtype") or keras.config.dtype_policy()) else 4)
         return config, rest
 
     def check_memory(self, bytes_per_weight: int = 4) -> None:
-        """Raise InputError if the weights do not fit in memory; inside `shapes_only` they always do."""
+        """Raise InputError if the weights do not fit in memory; skipped inside `shapes_only`."""
         if not makes_values():
             return
         d, f, options = self.hidden_dim, self.intermediate_dim, self.options()

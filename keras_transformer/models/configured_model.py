@@ -168,7 +168,7 @@ class ConfiguredModel(keras.Model):
         return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
 
     def _check_class_weight(self, class_weight: object) -> None:
-        # Keras takes labels (b, t) for one-hot rows, and so weights each example by the index of its largest id.
+        # Keras takes labels (b, t) for one-hot rows and weights each example by the index of its largest id.
         if class_weight is not None and len(self.output_shape) > 2:
             raise ValueError(
                 "`class_weight` weights examples, and labels (b, t) are of several classes. Weight tokens "

@@ -1,4 +1,4 @@
-"""One step of decoding: from a token of each hypothesis to the logits of the next."""
+"""One decoding step: from the current tokens to the logits of the next."""
 
 from functools import partial
 
@@ -11,10 +11,9 @@ from keras_transformer.types import Tensor
 
 
 class _DecodingStep:
-    """A model without its encoder, made before a loop, whose weights it reads once.
+    """Decoder side of a model with fixed weights, created before a decoding loop.
 
-    The model has `decoder`, `output_projection` and what stands before the decoder on its side;
-    `CachedDecoder` explains `in_place`.
+    `side` is the prefix of the model's embedding and position layers; see `CachedDecoder` for `in_place`.
     """
 
     def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
@@ -29,7 +28,7 @@ class _DecodingStep:
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
     ) -> tuple[Tensor, CachedDecoder.Cache]:
-        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
+        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache including these tokens."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
             x = self._positioned(self._embed(token_ids[:, None]), None, start=position)

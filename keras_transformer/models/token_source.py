@@ -1,4 +1,4 @@
-"""Token ids as a source."""
+"""Token id source."""
 
 import keras
 
@@ -10,7 +10,7 @@ from keras_transformer.types import Tensor
 
 
 class _TokenSource(_Source):
-    """Integers `(b, s)`, of which 0 is padding."""
+    """Source of token ids, integers `(b, s)`; 0 is padding."""
 
     values, layer = "token_ids", "source_embedding"
 
