@@ -28,7 +28,7 @@ class _DecodingStep:
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
     ) -> tuple[Tensor, CachedDecoder.Cache]:
-        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache including these tokens."""
+        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache including them."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
             x = self._positioned(self._embed(token_ids[:, None]), None, start=position)
