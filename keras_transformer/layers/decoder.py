@@ -14,19 +14,19 @@ from keras_transformer.types import Shape, Tensor
 class DecoderLayer(_Block):
     """Transformer decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    In cross-attention, the queries come from the decoder, and the keys and values from the encoder's output,
-    whose length and width may differ ("Attention Is All You Need", section 3.1). A layer built without
-    `encoder_output` has no cross-attention, as in a decoder-only model. The constructor takes the arguments
-    of `Decoder`, except `num_layers` and `final_norm`.
+    Queries of the cross-attention come from the decoder, keys and values from the encoder's output, whose
+    length and width may differ ("Attention Is All You Need", section 3.1). A layer built without
+    `encoder_output` has no cross-attention. The constructor takes the arguments of `Decoder`, except
+    `num_layers` and `final_norm`.
 
     Call arguments:
         inputs: `(b, t, d)`.
         encoder_output: `(b, s, any width)`; None without cross-attention.
         padding_mask: `(b, t)`; True (1) where the target has a token.
         encoder_padding_mask: `(b, s)`; True (1) where the source has a token.
-        attention_mask: `(t, t)`, `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`, combined with the causal mask
-            of the self-attention; True (1) where the query position may attend to the key position.
-        cross_attention_mask: The same for the cross-attention, over `(t, s)`.
+        attention_mask: `(t, t)`, `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`; True (1) where the query may
+            attend to the key. Combined with the causal mask.
+        cross_attention_mask: The same over `(t, s)`, for the cross-attention.
         training: Whether to apply dropout.
 
     Returns:
@@ -34,8 +34,8 @@ class DecoderLayer(_Block):
 
     Raises:
         TypeError: See `Decoder`.
-        ValueError: If `num_heads` does not divide the width, or `encoder_output` has another width than at
-            `build` or is given only in one of `build` and call; see also `Decoder`.
+        ValueError: If `num_heads` does not divide the width, or `encoder_output` does not match the one at
+            `build`; see also `Decoder`.
 
     Example:
         >>> x, memory = keras.ops.zeros((1, 3, 8)), keras.ops.zeros((1, 5, 16))
@@ -191,8 +191,7 @@ def _described(tensor: Tensor | None) -> str:
 class Decoder(_Stack):
     """Transformer decoder: a stack of decoder layers that attend to the same encoder output.
 
-    A pre-norm stack ends with a normalization. A stack built without `encoder_output` has no cross-attention,
-    as in a decoder-only model.
+    A stack built without `encoder_output` has no cross-attention, as in a decoder-only model.
 
     Args:
         num_layers: Number of layers.

@@ -111,7 +111,7 @@ class EncoderLayer(_Block):
 class Encoder(_Stack):
     """Transformer encoder: a stack of encoder layers.
 
-    The input is vectors, not token ids. A pre-norm stack ends with a normalization.
+    The inputs are vectors, not token ids.
 
     Args:
         num_layers: Number of layers.

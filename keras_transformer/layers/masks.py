@@ -77,9 +77,9 @@ def combine_masks(
             attend to the key. Axes of size 1 broadcast.
         causal_mask: `(t, s)`, as `causal_mask()` returns it.
         window_mask: `(t, s)`; True where the key is inside the query's window.
-        key_mask: `(b, s)`, the Keras mask of the keys. Ignored if `padding_mask` is given.
-        value_mask: `(b, s)`, the Keras mask of the values. Ignored if `padding_mask` is given.
-        scores_shape: `(b, h, t, s)`, with None for unknown sizes; the masks are checked against it.
+        key_mask: `(b, s)`, the Keras mask of the keys; `padding_mask` overrides it.
+        value_mask: `(b, s)`, the Keras mask of the values; `padding_mask` overrides it.
+        scores_shape: `(b, h, t, s)` to check the masks against, None for unknown sizes.
 
     Returns:
         A boolean tensor that broadcasts to `(b, h, t, s)`, or None if no mask is given.

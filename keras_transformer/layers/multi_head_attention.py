@@ -76,9 +76,11 @@ class MultiHeadAttention(keras.layers.Layer):
     pass the same tensor as `query` and `value`; for cross-attention, pass the decoder's state as `query` and
     the encoder's output as `value`.
 
-    The layer is a drop-in replacement for `keras.layers.MultiHeadAttention`: argument names, weight shapes
-    and weight order are the same, so `get_weights` and `set_weights` transfer weights between the two, in
-    single layers and in whole models.
+    A drop-in replacement for `keras.layers.MultiHeadAttention`, with the same argument names, weight shapes
+    and weight order: `get_weights` and `set_weights` transfer weights in both directions.
+
+    A subclass may override `_compute_attention`, as in Keras. It takes heads `(b, t, h, k)` and a mask that
+    broadcasts to `(b, h, t, s)`, and returns heads and scores.
 
     Args:
         num_heads: Number of query heads, `h`.
@@ -86,9 +88,8 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: Size of each value head. Defaults to `key_dim`.
         dropout: Dropout rate on the attention scores.
         use_bias: Whether the projections have biases.
-        output_shape: Size of the last output axis, or several sizes for several axes. Defaults to the query's
-            width.
-        attention_axes: Axes to attend over. Defaults to all axes between the first and the last.
+        output_shape: Width of the output, or several sizes. Defaults to the query's width.
+        attention_axes: Axes to attend over. Defaults to all between the first and the last.
         sliding_window: Attend only to keys fewer than this many positions away. Defaults to no limit.
         flash_attention: Whether to use flash attention, which supports neither dropout nor returned scores.
             If None, torch chooses, and the other backends compute the plain formula.
@@ -100,20 +101,19 @@ class MultiHeadAttention(keras.layers.Layer):
         activity_regularizer: Regularizer of the output.
         kernel_constraint: Constraint on the kernels.
         bias_constraint: Constraint on the biases.
-        use_gate: Whether to multiply each head's output by a sigmoid gate computed from the query.
+        use_gate: Whether to multiply each head's output by a sigmoid gate of the query.
         seed: Random seed of the dropout.
-        num_key_value_heads: Number of key/value heads, each shared by a group of query heads (grouped-query
-            attention, Ainslie et al. 2023); 1 is multi-query attention (Shazeer 2019). Must divide
-            `num_heads`. Defaults to `num_heads`.
-        positions: Position information, for self-attention only: `rotary` rotates queries and keys (see
-            `RotaryEmbedding`), `relative` adds a learned bias for each distance (Raffel et al. 2020),
-            `relative_causal` does so for earlier keys only. Every layer learns a separate bias table.
-            Defaults to None.
+        num_key_value_heads: Number of key/value heads, each shared by a group of query heads (Ainslie et al.
+            2023); 1 is multi-query attention (Shazeer 2019). Must divide `num_heads`. Defaults to
+            `num_heads`.
+        positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative`, a
+            learned bias per distance (Raffel et al. 2020), or `relative_causal`, the same for earlier keys
+            only. Each layer has a separate bias table. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         query: `(b, t, d)`; also `(t, d)`, or more axes with `attention_axes`.
-        value: `(b, s, d)`. Its width may differ from the query's, its rank may not.
+        value: `(b, s, d)`, of any width and the query's rank.
         key: `(b, s, d)`, of any width. Defaults to `value`.
         attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the query may
             attend to the key.
@@ -127,13 +127,13 @@ class MultiHeadAttention(keras.layers.Layer):
             `return_attention_scores`, else the mean of all values.
 
     Returns:
-        `(b, t, output_shape)`; with `return_attention_scores` a tuple of the output and the scores
-        `(b, h, t, s)`. A query with no visible key gets zeros (Keras: the mean of all values).
+        `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
+        A query with no visible key gets zeros; in Keras, the mean of all values.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.
-        ValueError: If an option is out of its range, the shapes of inputs and masks do not match each other
-            or the weights, or flash attention is not available.
+        ValueError: If an option is out of its range, shapes do not match, or flash attention is not
+            available.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)

@@ -18,10 +18,7 @@ from keras_transformer.types import Inputs, Tensor
 class EncoderModel(_EncodingModel):
     """Encoder-only model: token ids or frames to outputs per position or per example.
 
-    Typical uses:
-
-    - Tagging: `EncoderModel(v, num_tags)` with a loss of `training`. Tag 0 is padding unless you pass another
-      `pad_id` to the loss.
+    - Tagging: `EncoderModel(v, num_tags)` with a loss of `training`, where tag 0 is padding by default.
     - Classification: `EncoderModel(v, num_classes, pooling="mean")` with
       `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
     - Masked-token training (Devlin et al. 2019, "BERT"): `EncoderModel(v, v, tie_output=True)`.
@@ -29,18 +26,17 @@ class EncoderModel(_EncodingModel):
 
     Args:
         vocabulary_size: Number of token ids, `v`; None for frames.
-        num_outputs: Number of logits per position or example. Defaults to None: the model returns vectors of
-            width `d`.
+        num_outputs: Number of logits per position or example. Defaults to None: vectors of width `d`.
         feature_dim: Width of a frame, `w`; None for token ids.
-        pooling: One output per example from the non-padding positions: their `mean`, their `max`, or the
-            `first`. Defaults to None, one output per position.
-        tie_output: Whether to use the embedding table as the output kernel. Requires `num_outputs` equal to
+        pooling: `mean` or `max` over the tokens, or the `first` token, for one output per example. Defaults
+            to None, one output per position.
+        tie_output: Whether to use the embedding table as the output kernel; `num_outputs` must be
             `vocabulary_size`.
         output_bias: Whether a tied output has a bias per token. Untied outputs always have one.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether this dense layer is followed by a normalization, as for masked tokens in BERT,
-            instead of dropout.
+        head_norm: Whether a normalization, as for masked tokens in BERT, follows this layer instead of
+            dropout.
         **options: The options of `TransformerConfig` that do not concern the target, and `name` and `dtype`
             of a Keras model.
 
@@ -54,8 +50,7 @@ class EncoderModel(_EncodingModel):
 
     Raises:
         TypeError: If an option is unknown or has the wrong type.
-        ValueError: If an option is out of its range, not exactly one of `vocabulary_size` and `feature_dim`
-            is given, or a tied output has another size than the vocabulary.
+        ValueError: If options are out of range or contradict each other.
 
     Example:
         >>> model = EncoderModel(100, 3, pooling="mean", num_layers=1, hidden_dim=8, num_heads=2,

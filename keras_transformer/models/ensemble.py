@@ -44,9 +44,9 @@ class _EnsembleCache(NamedTuple):
 class Ensemble(keras.Model):
     """Ensemble of Transformers: the mean of their probabilities (Sutskever et al. 2014, section 3.6).
 
-    Models trained from different random weights make different errors, so together they are better than each
-    model, at the cost of running all. You decode, score, save and export an ensemble like a `Transformer`. It
-    cannot be trained; train its models.
+    Models trained from different random weights make different errors, so their mean is better than each, at
+    the cost of running all. Decode, score, save and export an ensemble like a `Transformer`; train its models
+    separately.
 
     Args:
         models: Two or more `Transformer`s with the same vocabularies. Other sizes may differ.

@@ -25,8 +25,7 @@ from keras_transformer.types import Tensor
 class Transformer(_EncodingModel):
     """Encoder-decoder Transformer: source and target token ids to target logits.
 
-    A Functional model. The source is token ids, or frames, each projected to the model's width. Token id 0 is
-    padding in source and target; frames have a separate padding mask.
+    A Functional model. The source is token ids or frames. Token id 0 is padding in source and target.
 
     Args:
         source_vocabulary_size: Number of source token ids; None for frames.
@@ -43,8 +42,7 @@ class Transformer(_EncodingModel):
 
     Raises:
         TypeError: If an option is unknown or has the wrong type.
-        ValueError: If an option is out of its range, not exactly one of `source_vocabulary_size` and
-            `encoder_feature_dim` is given, or embeddings are shared between different vocabulary sizes.
+        ValueError: If options are out of range or contradict each other.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
