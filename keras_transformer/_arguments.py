@@ -72,13 +72,13 @@ def check_kind(*kinds: Any, **values: Any) -> None:
         classes = tuple(type(None) if kind is None else kind for kind in kinds)
         # In Python a boolean is an integer.
         if not isinstance(value, classes) or (isinstance(value, bool) and bool not in kinds):
-            wanted = " or ".join(_named(kind) for kind in kinds)
+            wanted = " or ".join(_kind_description(kind) for kind in kinds)
             # The repr of a class would not show the mistake of passing a class instead of an object.
             received = f"the class {value.__name__}" if isinstance(value, type) else f"{name}={value!r:.200}"
             raise TypeError(f"`{name}` must be {wanted}. Received: {received}.")
 
 
-def _named(kind: Any) -> str:
+def _kind_description(kind: Any) -> str:
     names: dict[Any, str] = {
         str: "a string",
         bytes: "bytes",
@@ -99,7 +99,11 @@ def check_several(kind: Any, **values: Any) -> None:
             raise TypeError(f"`{name}` must be several, such as a list. Received: {received}.")
         for number, value in enumerate(several):
             if not isinstance(value, kind):
-                wanted = " or ".join(map(_named, kind)) if isinstance(kind, tuple) else _named(kind)
+                wanted = (
+                    " or ".join(map(_kind_description, kind))
+                    if isinstance(kind, tuple)
+                    else _kind_description(kind)
+                )
                 raise TypeError(
                     f"`{name}` must hold {wanted} each. Received: {name}[{number}]={value!r:.200}."
                 )

@@ -26,7 +26,7 @@ if os.name == "posix":
 
 _PARTIAL, _REPLACING = ".partial-", ".replacing"
 # Files read into memory are small, at most a history of a million epochs; a device would be endless.
-_MAX_BYTES = 2**28
+_MAX_FILE_BYTES = 2**28
 _MAX_DEPTH = 64
 # Seconds to wait for a program that writes to a named pipe.
 _PIPE_SECONDS = 10
@@ -72,7 +72,7 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
                     raise InputError(f"Cannot write {directory}: {partial} was removed meanwhile.")
                 for path in partial.rglob("*"):
                     _flush(path)
-                _take_name(partial, directory, replace=replace)
+                _rename_into_place(partial, directory, replace=replace)
                 _flush(parent)
 
 
@@ -87,7 +87,7 @@ def finish_replacement(directory: Path) -> None:
     if (replacing := directory / _REPLACING).is_dir():
         with errors_named("write", directory):
             _move_entries(replacing, directory)
-            _remove(replacing)
+            _delete(replacing)
 
 
 @contextlib.contextmanager
@@ -113,7 +113,7 @@ def write_file(path: Path, content: bytes) -> None:
         partial.write_bytes(content)
 
 
-def read_file(path: Path, *, limit: int = _MAX_BYTES, may_be_empty: bool = False) -> bytes:
+def read_file(path: Path, *, limit: int = _MAX_FILE_BYTES, may_be_empty: bool = False) -> bytes:
     """Read a whole file; raise `InputError` if it is missing, unreadable, empty or too large."""
     with errors_named("read", path), open_for_reading(path) as file:
         content = file.read(limit)
@@ -179,7 +179,7 @@ def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> N
             continue
         with contextlib.suppress(FileNotFoundError):  # another process has just renamed it or a file in it
             if _is_abandoned(partial, seconds):
-                _remove(partial)
+                _delete(partial)
 
 
 class Checksums:
@@ -321,12 +321,12 @@ def _partial(path: Path, parent: Path) -> Iterator[Path]:
     finally:
         # Suppressed, so that the first error is reported. `rmdir` fails if the directory is not empty.
         with contextlib.suppress(OSError):
-            _remove(partial)
+            _delete(partial)
             if is_new:
                 parent.rmdir()
 
 
-def _remove(path: Path) -> None:
+def _delete(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -345,7 +345,7 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
-def _take_name(partial: Path, directory: Path, *, replace: bool) -> None:
+def _rename_into_place(partial: Path, directory: Path, *, replace: bool) -> None:
     if not (replace and directory.is_dir()):
         try:
             partial.rename(directory)
@@ -375,7 +375,7 @@ def _exchange_entries(partial: Path, directory: Path) -> None:
             destination.rename(source)
         replacing.rename(partial)
         raise
-    _remove(replacing)
+    _delete(replacing)
 
 
 def _move_entries(replacing: Path, directory: Path, moved: list[tuple[Path, Path]] | None = None) -> None:

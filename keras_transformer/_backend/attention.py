@@ -93,8 +93,8 @@ def _attend_fused(
     flash_attention: bool | None = None,
 ) -> Tensor:
     if keras.backend.backend() == "jax":
-        flash_attention = _checked_flash(flash_attention)
-        if _lacks_products(query):
+        flash_attention = _uses_flash(flash_attention)
+        if _lacks_float16_products(query):
             q, k, v = (ops.cast(heads, "float32") for heads in (query, key, value))
             return ops.cast(_attend_fused(q, k, v, mask, flash_attention=flash_attention), query.dtype)
     if mask is None:
@@ -109,7 +109,7 @@ def _attend_fused(
     return ops.where(ops.transpose(alive, (0, 2, 1, 3)), outputs, ops.zeros_like(outputs))
 
 
-def _checked_flash(flash_attention: bool | None) -> bool:
+def _uses_flash(flash_attention: bool | None) -> bool:
     """Return whether Keras on JAX uses its flash kernel: only if requested; raise ValueError on TPU."""
     import jax
 
@@ -124,7 +124,7 @@ def _checked_flash(flash_attention: bool | None) -> bool:
     return bool(flash_attention)
 
 
-def _lacks_products(query: Tensor) -> bool:
+def _lacks_float16_products(query: Tensor) -> bool:
     """Return whether the device lacks the float16 products that JAX's attention requests."""
     # JAX (0.10) requests float16 products accumulated in float32 by an algorithm that only GPUs have; on CPU
     # a step with the policy `mixed_float16` does not compile.
@@ -155,18 +155,18 @@ def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
         query = ops.reshape(query, (-1, *query.shape[2:]))
         bias = None if bias is None else bias[:, 0]
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    logits = ops.cast(_product(query, keys, transposed=True), "float32")
+    logits = ops.cast(_batch_matmul(query, keys, transposed=True), "float32")
     logits = logits if bias is None else logits + bias
     # Not `softmax`: TensorFlow runs it in oneDNN, which takes ten times as long for this few numbers.
     weights = ops.exp(ops.log_softmax(logits, axis=-1))
-    outputs = _product(ops.cast(weights, values.dtype), values)
+    outputs = _batch_matmul(ops.cast(weights, values.dtype), values)
     if is_single:
         outputs = ops.reshape(outputs, (-1, 1, *outputs.shape[1:]))
         weights = ops.expand_dims(weights, 1)
     return outputs, weights
 
 
-def _product(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:
+def _batch_matmul(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:
     """Multiply `(b, [n,] g, r, i)` by `(b, g, i, o)` or, with `transposed`, by `(b, g, o, i)`."""
     *hypotheses, num_groups, num_shared, _ = rows.shape[1:]
     # TensorFlow has no BatchMatMulV3 for float16 on CPU.

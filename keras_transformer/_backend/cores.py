@@ -20,7 +20,7 @@ from keras_transformer.types import Tensor
 TokenWeights: TypeAlias = Callable[[Tensor, int, Tensor | None], Tensor]
 
 
-class _Part(NamedTuple):
+class _BatchPart(NamedTuple):
     """Rows of a batch that one core trains on."""
 
     x: Tensor | dict[str, Tensor]
@@ -55,7 +55,7 @@ def _trained_in_parts(
     num_parts: int, kinds: Sequence[type[keras.Model]], token_weights: TokenWeights
 ) -> Iterator[None]:
     def train_step(model: keras.Model, data: tuple[Any, ...]) -> dict[str, Tensor]:
-        return _train_step(model, _parts_of(num_parts, data), token_weights)
+        return _train_step(model, _split_batch(num_parts, data), token_weights)
 
     # Sets `train_step` on the classes, so that no other file handles parts. Threads are per process, too.
     for kind in kinds:
@@ -89,13 +89,13 @@ def _claim_cores() -> int:
     return num_cores
 
 
-def _parts_of(num_parts: int, data: tuple[Any, ...]) -> list[_Part]:
+def _split_batch(num_parts: int, data: tuple[Any, ...]) -> list[_BatchPart]:
     """Split a batch into parts; some are empty if there are too few examples."""
     batch = keras.utils.unpack_x_y_sample_weight(data)
     num_examples = _num_examples(batch)
     bounds = [number * num_examples // num_parts for number in range(num_parts + 1)]
     return [
-        _Part(
+        _BatchPart(
             *keras.tree.map_structure(
                 lambda rows, start=start, end=end: None if rows is None else rows[start:end], batch
             )
@@ -108,7 +108,9 @@ def _num_examples(batch: tuple[Any, ...]) -> Tensor:
     return ops.shape(next(rows for rows in keras.tree.flatten(batch) if rows is not None))[0]
 
 
-def _train_step(model: keras.Model, parts: Sequence[_Part], token_weights: TokenWeights) -> dict[str, Tensor]:
+def _train_step(
+    model: keras.Model, parts: Sequence[_BatchPart], token_weights: TokenWeights
+) -> dict[str, Tensor]:
     """Do what Keras's `train_step` does, on parts of the batch; return the metrics."""
     import tensorflow as tf
 
@@ -121,7 +123,7 @@ def _train_step(model: keras.Model, parts: Sequence[_Part], token_weights: Token
         losses = [
             share * model.compute_loss(part.x, part.y, y_pred, part.sample_weight, training=True)
             for share, part, y_pred in zip(
-                _shares(model.loss, parts, token_weights), parts, predictions, strict=True
+                _loss_factors(model.loss, parts, token_weights), parts, predictions, strict=True
             )
         ]
         loss = sum(losses[1:], start=losses[0])
@@ -138,7 +140,9 @@ def _train_step(model: keras.Model, parts: Sequence[_Part], token_weights: Token
     return results
 
 
-def _shares(loss: keras.losses.Loss, parts: Sequence[_Part], token_weights: TokenWeights) -> list[Tensor]:
+def _loss_factors(
+    loss: keras.losses.Loss, parts: Sequence[_BatchPart], token_weights: TokenWeights
+) -> list[Tensor]:
     """Return the factor of each part's loss in the loss of the batch."""
     if not (hasattr(loss, "pad_id") and hasattr(loss, "normalize")):
         raise ValueError(

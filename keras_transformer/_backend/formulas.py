@@ -14,7 +14,7 @@ from keras_transformer._backend.random import _random_bits
 from keras_transformer.types import Tensor
 
 _NUM_VALUES = 2**8
-_BLOCK = 2**12
+_POSITION_BLOCK = 2**12
 
 
 def layer_normalization(
@@ -52,8 +52,8 @@ def layer_normalization(
             # Row means of the gradients that arrive through `gamma`.
             weights = gamma[:, None] / gamma.shape[0]
             mean, mean_product = ops.matmul(upstream, weights), ops.matmul(product, weights)  # (r, 1)
-            of_rows = (upstream * gamma - mean - standard * mean_product) * inverse
-            return of_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
+            row_gradients = (upstream * gamma - mean - standard * mean_product) * inverse
+            return row_gradients, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
 
         return standard * gamma + beta, gradient
 
@@ -120,7 +120,9 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
     # position is split into two parts of 12 bits, so that the error of a rate, half of 2^-32, grows to 2^-20
     # of a turn at most.
     turns = rates / (2 * math.pi)
-    units = (np.round(part % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF for part in (turns, turns * _BLOCK))
+    units = (
+        np.round(part % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF for part in (turns, turns * _POSITION_BLOCK)
+    )
     near, far = (ops.convert_to_tensor(part.astype("uint32").view("int32")) for part in units)
-    fractions = positions % _BLOCK * near + positions // _BLOCK * far
+    fractions = positions % _POSITION_BLOCK * near + positions // _POSITION_BLOCK * far
     return ops.cast(fractions, "float32") * (2 * math.pi / 2**32)

@@ -10,8 +10,8 @@ from keras import ops
 from keras_transformer.types import Tensor
 
 _LOWEST = -3e38  # below every score, even that of a token that is not allowed
-_BLOCK = 64
-_BLOCKS = range(32, 129)
+_BLOCK_SIZE = 64
+_BLOCK_SIZES = range(32, 129)
 _BLOCK_BYTES = 2**24
 
 
@@ -98,10 +98,10 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     # For a vocabulary of 32,000, top_k of TensorFlow and XLA takes five times as long as this. The `m`
     # largest numbers are in the `m` blocks with the largest maxima, so only these blocks are searched.
     width = values.shape[1]
-    if width is None or width < 4 * _BLOCK * num:
+    if width is None or width < 4 * _BLOCK_SIZE * num:
         return _top_k(values, num)
-    divisors = [size for size in _BLOCKS if width % size == 0]
-    block = min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)
+    divisors = [size for size in _BLOCK_SIZES if width % size == 0]
+    block = min(divisors, key=lambda size: abs(size - _BLOCK_SIZE), default=_BLOCK_SIZE)
     if width % block:
         values = ops.pad(values, [[0, 0], [0, -width % block]], constant_values=_LOWEST)
     num_blocks = -(-width // block)

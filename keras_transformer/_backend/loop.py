@@ -12,10 +12,10 @@ from keras_transformer.types import Tensor
 
 def snapshot_weights(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
     """Return weights with copies of their current values, for a `keras.StatelessScope`."""
-    return [(weight, _now(weight)) for layer in layers if layer is not None for weight in layer.weights]
+    return [(weight, _snapshot(weight)) for layer in layers if layer is not None for weight in layer.weights]
 
 
-def _now(weight: keras.Variable) -> Tensor:
+def _snapshot(weight: keras.Variable) -> Tensor:
     backend, value = keras.backend.backend(), weight.value
     # Otherwise TensorFlow reads a variable in every iteration of a loop, because it might have changed.
     if backend == "tensorflow":

@@ -36,11 +36,11 @@ def rematerialize(
     inputs = {number: each for number, each in enumerate(flat) if _has_gradient(each)}
 
     def run(now: list[Tensor], *values: Any) -> tuple[Tensor, list[Tensor]]:
-        given = dict(zip(inputs, map(_with_mask, values, inputs.values()), strict=True))
+        given = dict(zip(inputs, map(_copy_mask, values, inputs.values()), strict=True))
         args_now, kwargs_now = tree.pack_sequence_as(
             (args, kwargs), [given.get(number, each) for number, each in enumerate(flat)]
         )
-        with _Seeds(zip(seeds, now, strict=True)) as scope:
+        with _SeedScope(zip(seeds, now, strict=True)) as scope:
             outputs = function(*args_now, **kwargs_now)
         return outputs, [scope.get_current_value(seed) for seed in seeds]
 
@@ -50,7 +50,7 @@ def rematerialize(
     return outputs
 
 
-class _Seeds(keras.StatelessScope):
+class _SeedScope(keras.StatelessScope):
     """Scope that holds the assignments made inside it; other variables are read from the outer scope."""
 
     def get_current_value(self, variable: keras.Variable) -> Tensor | None:
@@ -63,7 +63,7 @@ def _has_gradient(value: Any) -> bool:
     return keras.ops.is_tensor(value) and keras.backend.is_float_dtype(value.dtype)
 
 
-def _with_mask(value: Tensor, original: Tensor) -> Tensor:
+def _copy_mask(value: Tensor, original: Tensor) -> Tensor:
     """Copy the Keras mask of an input to the tensor that replaces it."""
     mask = getattr(original, "_keras_mask", None)
     if mask is not None:

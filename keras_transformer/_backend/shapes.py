@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import keras
 from keras.src.backend.common import global_state  # no public API lists uninitialized variables
 
-_WAITING = "uninitialized_variables"
+_UNINITIALIZED = "uninitialized_variables"
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def shapes_only() -> Iterator[None]:
         >>> layer.count_params()
         10000100000
     """
-    waiting = [*global_state.get_global_attribute(_WAITING, [])]
+    waiting = [*global_state.get_global_attribute(_UNINITIALIZED, [])]
     device = keras.device("meta") if keras.backend.backend() == "torch" else contextlib.nullcontext()
     try:
         # Inside this scope Keras creates weights without values, and lists them to be initialized later.
@@ -35,7 +35,7 @@ def shapes_only() -> Iterator[None]:
             yield
     finally:
         # Remove them from the list, else the end of the next scope would initialize them.
-        global_state.set_global_attribute(_WAITING, waiting)
+        global_state.set_global_attribute(_UNINITIALIZED, waiting)
 
 
 def makes_values() -> bool:

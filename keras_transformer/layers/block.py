@@ -217,8 +217,8 @@ class _Stack(_Block):
         """
         x, scores = inputs, {}
         for layer in self.layers:
-            of_layer = layer.attention_scores(x, *args, **masks)
-            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
+            layer_scores = layer.attention_scores(x, *args, **masks)
+            scores.update({f"{layer.name}/{name}": score for name, score in layer_scores.items()})
             # The layer runs a second time, so that `call` never has to return scores.
             x = layer(x, *args, **masks)
         return scores

@@ -30,10 +30,10 @@ class _AttentionCache(NamedTuple):
 
     def grow(self, num_slots: Tensor | int) -> "_AttentionCache":
         """Append empty slots."""
-        return _AttentionCache(*(_longer(part, num_slots) for part in self))
+        return _AttentionCache(*(_append_slots(part, num_slots) for part in self))
 
 
-def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
+def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = shape_of(buffer)
     room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, room], axis=2)
@@ -56,13 +56,13 @@ class _Step(NamedTuple):
     """Rotation of the position; None without rotary positions."""
 
 
-def _hide_unless(mask: Tensor) -> Tensor:
+def _mask_to_bias(mask: Tensor) -> Tensor:
     # The logit bias of a mask: 0 where the key is visible, else a number that absorbs every logit.
     zero, lowest = (ops.convert_to_tensor(value, "float32") for value in (0.0, MINUS_INFINITY))
     return ops.where(mask, zero, lowest)
 
 
-def _check_room(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
+def _check_position(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
     # Checked where the position is known: JAX would ignore a write past the end.
     known = known_values(ops.convert_to_tensor(position))
     if known is None or not isinstance(num_slots, int):
@@ -96,8 +96,8 @@ class _CachedAttention:
         # One product instead of three: query, key and value of a position have the same input.
         self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
         self._output = _Linear(attention.output_dense)
-        self._of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
-        self._weights = snapshot_weights(attention.position_bias, *self._of_source)
+        self._source_projections = [] if is_causal else [attention.key_dense, attention.value_dense]
+        self._weights = snapshot_weights(attention.position_bias, *self._source_projections)
 
     def plan(
         self,
@@ -112,17 +112,17 @@ class _CachedAttention:
         `encoder_padding_mask` `(b, s)` is True where the source has a token.
         """
         num_hypotheses, position = int(visible.shape[1]), as_position(position, "position")
-        _check_room(position, cache.keys.shape[2], num_hypotheses)
+        _check_position(position, cache.keys.shape[2], num_hypotheses)
         encoder_bias = None
         if encoder_padding_mask is not None:
             # (b, s) -> (b, 1, 1, s) -> (b, 1, 1, 1, s)
-            encoder_bias = _hide_unless(combine_masks(padding_mask=encoder_padding_mask))[:, None]
+            encoder_bias = _mask_to_bias(combine_masks(padding_mask=encoder_padding_mask))[:, None]
         is_rotary = self._attention.positions == "rotary"
         return _Step(
             position,
             num_hypotheses,
             # (b, n, T * n) -> (b, n, 1, 1, T * n)
-            _hide_unless(visible)[:, :, None, None, :],
+            _mask_to_bias(visible)[:, :, None, None, :],
             PositionBuffer.slots(position, cache.keys, num_hypotheses),
             encoder_bias,
             _Rotation.of(1, self._attention.key_dim, start=position) if is_rotary else None,
@@ -142,7 +142,9 @@ class _CachedAttention:
         with keras.StatelessScope(self._weights):
             # Keras's quantized call would round the inputs; the decoding steps do not.
             # (b, s, d) -> (b, s, g, k)
-            keys, values = (each.call(ops.cast(value, each.compute_dtype)) for each in self._of_source)
+            keys, values = (
+                each.call(ops.cast(value, each.compute_dtype)) for each in self._source_projections
+            )
         if padding_mask is not None:
             # A source that is all padding then returns zeros, whatever the attention weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
@@ -160,12 +162,12 @@ class _CachedAttention:
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
         query, *others = self._inputs.parts(inputs)
         # (b * n, h * k) -> (b, n, g, r, k)
-        query = self._turn(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
+        query = self._rotate(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
         bias = step.encoder_bias
         if self._is_causal:
             key, value, *others = others
             # (b * n, g * k) -> (b, n, g, k), written to the slots of the position
-            key = self._turn(ops.reshape(key, (*groups, attention.key_dim)), step)
+            key = self._rotate(ops.reshape(key, (*groups, attention.key_dim)), step)
             value = ops.reshape(value, (*groups, self._value_dim))
             pairs = zip(cache, (key, value), strict=True)
             cache = _AttentionCache(
@@ -179,7 +181,7 @@ class _CachedAttention:
             rows = rows * ops.sigmoid(others[0])
         return self._output(rows), cache, scores
 
-    def _turn(self, heads: Tensor, step: _Step) -> Tensor:
+    def _rotate(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
 
     def _self_bias(self, step: _Step, num_slots: Tensor | int) -> Tensor:

@@ -9,7 +9,7 @@ from keras import ops
 from keras_transformer._backend.gather import shape_of, take
 from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
-from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
+from keras_transformer.layers.decoder import Decoder, DecoderLayer, _shape_description
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import _hide_padding
 from keras_transformer.layers.projection import _Linear
@@ -139,7 +139,7 @@ class CachedDecoder:
         if (encoder_output is None) == (batch_size is None):
             raise ValueError(
                 "`batch_size` must be given exactly where `encoder_output` is None. "
-                f"Received: batch_size={batch_size}, encoder_output={_described(encoder_output)}."
+                f"Received: batch_size={batch_size}, encoder_output={_shape_description(encoder_output)}."
             )
         sources: tuple[_AttentionCache, ...] = ()
         mask, sums = encoder_padding_mask, ()
@@ -201,7 +201,7 @@ class _CachedLayer:
         self._layer = layer
         self.self_attention = _CachedAttention(layer.self_attention, in_place=in_place)
         self.uncached = [layer.self_attention_residual, layer.feed_forward_residual]
-        self._feed_forward = _feed_forward(layer.feed_forward)
+        self._feed_forward = _cached_feed_forward(layer.feed_forward)
         if layer.cross_attention is not None:
             self.cross_attention = _CachedAttention(layer.cross_attention, is_causal=False)
             self.uncached.append(layer.cross_attention_residual)
@@ -221,7 +221,7 @@ class _CachedLayer:
         return residual(x, self._feed_forward(residual.normalize(x))), target, scores
 
 
-def _feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:
+def _cached_feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:
     inner, outer = _Linear(layer.inner), _Linear(layer.outer)
     gate = None if layer.gate is None else _Linear(layer.gate)
 

@@ -20,7 +20,7 @@ Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
 
 _KERAS_ARGUMENTS = ("name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
 # Names of our options in the paper and in other libraries, used to suggest ours.
-_ELSEWHERE = {
+_SYNONYMS = {
     "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
     "num_heads": "n_heads n_head nhead heads num_attention_heads",
     "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
@@ -104,7 +104,7 @@ class LayerConfig:
         rest = {name: value for name, value in options.items() if name not in names}
         if unknown := sorted(rest.keys() - {*_KERAS_ARGUMENTS}):
             meant = [
-                ours for ours, theirs in _ELSEWHERE.items() if unknown[0] in theirs.split() and ours in names
+                ours for ours, theirs in _SYNONYMS.items() if unknown[0] in theirs.split() and ours in names
             ]
             meant = meant or difflib.get_close_matches(unknown[0], names, 1)
             hint = f" Did you mean `{meant[0]}`?" if meant else ""

@@ -171,18 +171,18 @@ class DecoderLayer(_Block):
             wanted = "None" if self.cross_attention is None else "a tensor (b, s, any width)"
             raise ValueError(
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
-                f"Received: encoder_output={_described(encoder_output)}."
+                f"Received: encoder_output={_shape_description(encoder_output)}."
             )
         if self.cross_attention is not None and encoder_output is not None:
             check_width(self.cross_attention.value_dense.kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "
-                f"Received: cross_attention_mask={_described(cross_attention_mask)}."
+                f"Received: cross_attention_mask={_shape_description(cross_attention_mask)}."
             )
 
 
-def _described(tensor: Tensor | None) -> str:
+def _shape_description(tensor: Tensor | None) -> str:
     """Return the description of a tensor in an error message."""
     return "None" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
 

@@ -47,7 +47,7 @@ def dot_product_attention(
     logits = ops.cast(ops.einsum("bthk,bshk->bhts", query, key), "float32")
     if bias is not None:
         logits = logits + ops.cast(bias, "float32")
-    scores = masked_softmax(logits, _checked(mask, logits.shape), training=training)
+    scores = masked_softmax(logits, _checked_mask(mask, logits.shape), training=training)
     scores = ops.cast(scores, value.dtype)
     weights = scores if dropout is None else dropout(scores)
     # (b, h, t, s), (b, s, h, k) -> (b, t, h, k)
@@ -73,7 +73,7 @@ def _repeat_heads(heads: Tensor, num_heads: int) -> Tensor:
     return heads if num_groups == num_heads else ops.repeat(heads, num_heads // num_groups, axis=2)
 
 
-def _checked(mask: Tensor | None, shape: Shape) -> Tensor | None:
+def _checked_mask(mask: Tensor | None, shape: Shape) -> Tensor | None:
     if mask is None:
         return None
     mask = as_boolean(mask, "mask")

@@ -94,8 +94,8 @@ def combine_masks(
         keys = {"value_mask": value_mask, "key_mask": key_mask}
     pairs = {"causal_mask": causal_mask, "window_mask": window_mask}
     masks = [
-        *(_over_keys(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
-        *([] if attention_mask is None else [_over_queries(attention_mask, scores_shape)]),
+        *(_expand_key_mask(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
+        *([] if attention_mask is None else [_expand_query_mask(attention_mask, scores_shape)]),
         # (t, s) -> (1, 1, t, s)
         *(as_boolean(mask, name)[None, None, :, :] for name, mask in pairs.items() if mask is not None),
     ]
@@ -103,7 +103,7 @@ def combine_masks(
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
+def _expand_key_mask(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, name)
     _check_key_mask(mask.shape, name, scores_shape)
     # (b, s) -> (b, 1, 1, s)
@@ -122,7 +122,7 @@ def _check_key_mask(shape: Shape, name: str, scores_shape: Shape) -> None:
         )
 
 
-def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
+def _expand_query_mask(mask: Tensor, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, "attention_mask")
     _check_query_mask(mask.shape, scores_shape)
     rank = len(mask.shape)
@@ -152,7 +152,7 @@ class _Masks(NamedTuple):
     key_mask: Tensor | None = None
 
 
-def _hide(vectors: Tensor, seen: Tensor) -> Tensor:
+def _zero_non_finite(vectors: Tensor, seen: Tensor) -> Tensor:
     """Return vectors `(b, s, d)` with zeros for NaN and infinity where `seen` `(b, s)` is False."""
     # A NaN times an attention weight of 0 is NaN, in outputs and gradients. Finite numbers stay, so that
     # outputs at padding equal those of other libraries.
@@ -166,7 +166,7 @@ def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
         return vectors
     mask = as_boolean(padding_mask, "padding_mask")
     _check_key_mask(mask.shape, "padding_mask", (vectors.shape[0], None, None, vectors.shape[1]))
-    return _hide(vectors, mask)
+    return _zero_non_finite(vectors, mask)
 
 
 def _warn_if_inverted(masks: _Masks) -> bool:

@@ -24,16 +24,16 @@ from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import (
-    _hide,
     _mask_queries,
     _Masks,
     _warn_if_inverted,
     _window_mask,
+    _zero_non_finite,
     causal_mask,
     combine_masks,
 )
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _as_matrix, _Projection
+from keras_transformer.layers.projection import _matrix_initializer, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -295,7 +295,7 @@ class MultiHeadAttention(keras.layers.Layer):
             self._reads_masks = self._reads_masks and not _warn_if_inverted(masks)
             # (b, h, t, s) -> (b, s), where broadcast axes have size 1
             seen = ops.any(mask, axis=(1, 2))
-            key, value = _hide(key, seen), _hide(value, seen)
+            key, value = _zero_non_finite(key, seen), _zero_non_finite(value, seen)
         # Q W^Q: btd,dhk->bthk; K W^K and V W^V: bsd,dgk->bsgk
         queries, keys, values = self.query_dense(query), self.key_dense(key), self.value_dense(value)
         if self.positions == "rotary":
@@ -412,7 +412,7 @@ class MultiHeadAttention(keras.layers.Layer):
             equation,
             (None, *outputs),
             bias_axes=equation[-len(outputs) :] if self.use_bias else None,
-            kernel_initializer=_as_matrix(self.kernel_initializer, len(inputs)),
+            kernel_initializer=_matrix_initializer(self.kernel_initializer, len(inputs)),
             bias_initializer=_clone(self.bias_initializer),
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,

@@ -62,7 +62,7 @@ def sinusoidal_position_encoding(
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
-def _of_tokens(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
+def _token_positions(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
     """Return positions `(b, t)` counted from the first token of each row, which may begin with padding."""
     num_tokens = ops.cumsum(ops.cast(padding_mask, "int32"), axis=1)  # (b, t), up to each position
     num_before = ops.sum(ops.cast(ops.equal(num_tokens, 0), "int32"), axis=1, keepdims=True)  # (b, 1)
@@ -127,7 +127,7 @@ class PositionEncoding(keras.layers.Layer):
             encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
         else:
             rows = ops.arange(shape_of(inputs)[1], dtype="int32")
-            encoding = ops.take(encoding, _of_tokens(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
+            encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
@@ -187,7 +187,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._check_shape(shape, start)
         positions = ops.arange(shape_of(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
-        positions = positions[None, :] if padding_mask is None else _of_tokens(positions, padding_mask, start)
+        positions = (
+            positions[None, :] if padding_mask is None else _token_positions(positions, padding_mask, start)
+        )
         # -> (1, t, d) or (b, t, d); NaN for a position out of range, never the vector of another position
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)

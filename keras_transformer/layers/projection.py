@@ -31,7 +31,7 @@ class _LoraLayer(keras.layers.Layer):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Save the kernel and, separately, its LoRA factors; called by Keras."""
-        with _without_factors(self):
+        with _lora_disabled(self):
             super().save_own_variables(store)
         if self.lora_enabled:
             store["lora_kernel_a"], store["lora_kernel_b"] = self.lora_kernel_a, self.lora_kernel_b
@@ -69,7 +69,7 @@ class _Projection(_LoraLayer, keras.layers.EinsumDense):
     """
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        kernel = _floats(self, len(self.partial_output_shape) - 1)
+        kernel = _float_kernel(self, len(self.partial_output_shape) - 1)
         bias = None if self.bias is None else ops.cast(self.bias, kernel.dtype)
         return project(self.equation, inputs, kernel, bias)
 
@@ -108,17 +108,17 @@ class _Linear:
 def _matrix_of(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     """Return a kernel, whose last `num_outputs` axes are outputs, as a float matrix `(i, o)`."""
     size = math.prod(layer.kernel.shape[len(layer.kernel.shape) - num_outputs :])
-    return ops.reshape(_floats(layer, num_outputs), (-1, size))
+    return ops.reshape(_float_kernel(layer, num_outputs), (-1, size))
 
 
-def _floats(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
+def _float_kernel(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
     """Return the kernel of a layer, dequantized if necessary, in the compute dtype."""
     mode = layer.quantization_mode
     if mode is None:
         return ops.cast(layer.kernel, layer.compute_dtype)
     if mode not in ("int8", "int4", "float8"):
         raise ValueError(f"A kernel must be of floats, int8 or int4. Received: quantization mode {mode!r}.")
-    with _without_factors(layer):  # Keras would add the float factors to the integer kernel
+    with _lora_disabled(layer):  # Keras would add the float factors to the integer kernel
         kernel = ops.cast(layer.kernel, layer.compute_dtype)
     if mode == "int8":
         sizes = kernel.shape[len(kernel.shape) - num_outputs :]
@@ -139,7 +139,7 @@ def _floats(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
 
 
 @contextlib.contextmanager
-def _without_factors(layer: keras.layers.Layer) -> Iterator[None]:
+def _lora_disabled(layer: keras.layers.Layer) -> Iterator[None]:
     """Disable LoRA inside the context, so that `layer.kernel` excludes the factors."""
     has_factors, layer.lora_enabled = layer.lora_enabled, False
     try:
@@ -148,7 +148,7 @@ def _without_factors(layer: keras.layers.Layer) -> Iterator[None]:
         layer.lora_enabled = has_factors
 
 
-def _as_matrix(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:
+def _matrix_initializer(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:
     """Return a copy of an initializer that draws a kernel as a 2-D matrix, different for each copy."""
     draw = _clone(initializer)
 

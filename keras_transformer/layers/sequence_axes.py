@@ -10,7 +10,7 @@ from keras_transformer._arguments import as_boolean, known_sizes
 from keras_transformer.layers.masks import _check_key_mask, _check_query_mask, _Masks
 from keras_transformer.types import Shape, Tensor
 
-_NAMES = ("query", "value", "key")
+_INPUT_NAMES = ("query", "value", "key")
 # Integers, scalar tensors for sizes known only at run time, or None for unknown sizes.
 _Sizes: TypeAlias = tuple[Any, ...]
 
@@ -43,7 +43,9 @@ class _SequenceAxes:
         cls, query: Shape, value: Shape, key: Shape, attention_axes: int | Sequence[int] | None
     ) -> "_SequenceAxes":
         """Return the axes of these inputs; raise ValueError if their shapes do not match each other."""
-        inputs = {name: known_sizes(shape) for name, shape in zip(_NAMES, (query, value, key), strict=True)}
+        inputs = {
+            name: known_sizes(shape) for name, shape in zip(_INPUT_NAMES, (query, value, key), strict=True)
+        }
         received = ", ".join(f"{name} of shape {shape}" for name, shape in inputs.items())
         if not len(query) == len(value) == len(key):
             raise ValueError(
@@ -65,7 +67,9 @@ class _SequenceAxes:
     def _flat_shape(self, shape: Shape) -> Shape:
         """Return the shape `(b, t, d)` of an input of this shape after `flatten`."""
         shape = known_sizes(shape)
-        batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
+        batch, length = (
+            _known_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence)
+        )
         return batch, length, shape[-1]
 
     def flatten(
@@ -185,7 +189,7 @@ class _SequenceAxes:
         lengths = (*(query[axis] for axis in self.sequence), *(key[axis] for axis in self.sequence))
         rest = len(mask_shape) - len(leading)
         if rest in (2, 3):
-            flat = _product(lengths[:num_lengths]), _product(lengths[num_lengths:])
+            flat = _known_product(lengths[:num_lengths]), _known_product(lengths[num_lengths:])
             return leading, flat
         if rest not in (2 * num_lengths, 2 * num_lengths + 1):
             ranks = {2, *(len(leading) + n for m in (1, num_lengths) for n in (2 * m, 2 * m + 1))}
@@ -196,7 +200,7 @@ class _SequenceAxes:
         return leading, lengths
 
 
-def _product(sizes: Iterable[int | None]) -> int | None:
+def _known_product(sizes: Iterable[int | None]) -> int | None:
     """Return the product of sizes, None if one is unknown."""
     found = list(sizes)
     return None if None in found else math.prod(size or 0 for size in found)

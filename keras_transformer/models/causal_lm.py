@@ -12,8 +12,8 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _positioned
-from keras_transformer.models.source import _without_hidden
+from keras_transformer.models.parts import Parts, _add_positions, _embedding, _input_parts
+from keras_transformer.models.source import _mask_ids
 from keras_transformer.types import Tensor
 
 
@@ -55,7 +55,7 @@ class CausalLM(ConfiguredModel):
         self._store_config(config, parts)
 
     def _complete(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return inputs if mask is None else _without_hidden(inputs, mask)
+        return inputs if mask is None else _mask_ids(inputs, mask)
 
     def start_decoding(
         self,
@@ -120,7 +120,7 @@ class CausalLM(ConfiguredModel):
         """
         token_ids = ops.convert_to_tensor(token_ids)
         mask = padding_mask(token_ids)
-        x = _positioned(self, "token", self.token_embedding(token_ids), mask)
+        x = _add_positions(self, "token", self.token_embedding(token_ids), mask)
         scores = self.decoder.attention_scores(x, padding_mask=mask)
         return {f"decoder/{name}": scores[name] for name in scores}
 
@@ -147,6 +147,6 @@ def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     # (b, t) -> (b, t, d) -> (b, t, v)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     mask = padding_mask(token_ids)
-    x = _positioned(parts, "token", parts["token_embedding"](token_ids), mask)
+    x = _add_positions(parts, "token", parts["token_embedding"](token_ids), mask)
     x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=mask)
     return token_ids, parts["output_projection"](x)

@@ -18,7 +18,7 @@ Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 """`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
 
 _LINEAR = (keras.layers.Dense, keras.layers.EinsumDense)
-_STATE = ("frozen", "frozen_weights", "lora")  # config entries of changes after construction
+_CHANGES = ("frozen", "frozen_weights", "lora")  # config entries of changes after construction
 
 
 class ConfiguredModel(keras.Model):
@@ -118,7 +118,7 @@ class ConfiguredModel(keras.Model):
             80
         """
         check_positive(rank=rank)
-        if self._factors():
+        if self._lora_layers():
             raise ValueError("LoRA is enabled already. `merge_lora` gives a model without factors.")
         kernels = [layer for layer in self._flatten_layers() if isinstance(layer, _LINEAR)]
         chosen = {}
@@ -144,7 +144,7 @@ class ConfiguredModel(keras.Model):
         """
         if self.is_quantized:
             raise ValueError("Kernels of integers cannot take factors in. Merge before `quantize`.")
-        config = {name: value for name, value in self.get_config().items() if name not in _STATE}
+        config = {name: value for name, value in self.get_config().items() if name not in _CHANGES}
         model = type(self).from_config(config)
         factors = ("lora_kernel_a", "lora_kernel_b")
         model.set_weights([weight for weight in self.weights if weight.name not in factors])
@@ -248,10 +248,10 @@ class ConfiguredModel(keras.Model):
             "name": self.name,
             "frozen": frozen,
             "frozen_weights": frozen_weights,
-            "lora": self._factors(),
+            "lora": self._lora_layers(),
         }
 
-    def _factors(self) -> list[tuple[int, int, float]]:
+    def _lora_layers(self) -> list[tuple[int, int, float]]:
         """Return the number, rank and alpha of each layer with LoRA factors."""
         layers = enumerate(self._flatten_layers())
         return [
@@ -280,7 +280,7 @@ class ConfiguredModel(keras.Model):
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":
         config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
-        frozen, frozen_weights, factors = (config.pop(name, []) for name in _STATE)
+        frozen, frozen_weights, factors = (config.pop(name, []) for name in _CHANGES)
         model = cls(**config)
         layers = list(model._flatten_layers())  # every layer follows the layers that contain it
         for number, rank, alpha in factors:  # first, because the numbers of weights include the factors

@@ -6,7 +6,7 @@ import keras
 
 from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_decoder import CachedDecoder
-from keras_transformer.models.parts import _positioned
+from keras_transformer.models.parts import _add_positions
 from keras_transformer.types import Tensor
 
 
@@ -19,7 +19,7 @@ class _DecodingStep:
     def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embed = getattr(model, f"{side}_embedding")
-        self._positioned = partial(_positioned, model, side)
+        self._add_positions = partial(_add_positions, model, side)
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
         self._weights = snapshot_weights(*found)
@@ -31,7 +31,7 @@ class _DecodingStep:
         """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache including them."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
-            x = self._positioned(self._embed(token_ids[:, None]), None, start=position)
+            x = self._add_positions(self._embed(token_ids[:, None]), None, start=position)
         x, cache = self.decoder.step(x, position, cache)
         # (b * n, 1, d) -> (b * n, d) -> (b * n, v)
         return self._project(x[:, 0, :]), cache

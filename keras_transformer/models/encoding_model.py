@@ -6,7 +6,7 @@ from keras_transformer.models.config import TransformerConfig, _EncoderConfig
 from keras_transformer.models.configured_model import ConfiguredModel
 from keras_transformer.models.convolved_frames import _ConvolvedFrames
 from keras_transformer.models.frame_source import _FrameSource
-from keras_transformer.models.parts import _positioned
+from keras_transformer.models.parts import _add_positions
 from keras_transformer.models.source import _Source
 from keras_transformer.models.token_source import _TokenSource
 from keras_transformer.types import Inputs, Tensor
@@ -59,4 +59,4 @@ class _EncodingModel(ConfiguredModel):
 
     def _embedded_source(self, values: Tensor, padding_mask: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         x, mask = self._source.vectors(getattr(self, self._source.layer), values, padding_mask)
-        return self.embedding_dropout(_positioned(self, "source", x, mask), training=training), mask
+        return self.embedding_dropout(_add_positions(self, "source", x, mask), training=training), mask

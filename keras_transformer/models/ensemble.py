@@ -73,7 +73,7 @@ class Ensemble(keras.Model):
 
     def __init__(self, models: Sequence[Transformer], **kwargs: object) -> None:
         super().__init__(**kwargs)
-        _check(models)
+        _check_members(models)
         self.members = list(models)
         # The models are built, and the ensemble adds no weights.
         self.built = True
@@ -94,7 +94,7 @@ class Ensemble(keras.Model):
         return self.members[0].target_embedding
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
-        return _mean([model(inputs, training=training) for model in self.members])
+        return _mean_log_probabilities([model(inputs, training=training) for model in self.members])
 
     def start_decoding(
         self,
@@ -126,7 +126,7 @@ class Ensemble(keras.Model):
             pairs = zip(starts, cache.members, strict=True)
             steps = [step(token_ids, position, member) for (step, _), member in pairs]
             logits, caches = zip(*steps, strict=True)
-            return _mean(logits), _EnsembleCache(caches)
+            return _mean_log_probabilities(logits), _EnsembleCache(caches)
 
         return step, _EnsembleCache(tuple(cache for _, cache in starts))
 
@@ -145,7 +145,7 @@ class Ensemble(keras.Model):
         return cls(models, name=config["name"])
 
 
-def _check(models: Sequence[Transformer]) -> None:
+def _check_members(models: Sequence[Transformer]) -> None:
     check_kind(Sequence, models=models)
     if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
         raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
@@ -157,7 +157,7 @@ def _check(models: Sequence[Transformer]) -> None:
             raise ValueError(f"`models` must have the same vocabularies. Received: {name} of {values}.")
 
 
-def _mean(logits: Sequence[Tensor]) -> Tensor:
+def _mean_log_probabilities(logits: Sequence[Tensor]) -> Tensor:
     # The mean of the probabilities, computed from their logarithms: exp(-200) is 0 in float32.
     logarithms = ops.stack([ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in logits])
     return ops.logsumexp(logarithms, axis=0) - math.log(len(logits))

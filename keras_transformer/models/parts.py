@@ -44,7 +44,7 @@ def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decode
     return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}
 
 
-def _positioned(
+def _add_positions(
     parts: Parts | keras.Model,
     side: str,
     vectors: Tensor,

@@ -112,7 +112,7 @@ def _check_padding_mask(mask: Tensor, source_shape: Shape, name: str = "padding_
     return mask
 
 
-def _without_hidden(token_ids: Tensor, mask: Tensor) -> Tensor:
+def _mask_ids(token_ids: Tensor, mask: Tensor) -> Tensor:
     """Return token ids with padding (0) where a mask `(b, s)` is False."""
     token_ids = as_tensor(token_ids)
     return ops.where(_check_padding_mask(mask, token_ids.shape, "mask"), token_ids, 0)

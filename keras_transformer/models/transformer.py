@@ -16,7 +16,7 @@ from keras_transformer.models.config import TransformerConfig, _check_exactly_on
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _positioned
+from keras_transformer.models.parts import Parts, _add_positions, _embedding, _input_parts, _position_encoding
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Tensor
 
@@ -119,13 +119,15 @@ class Transformer(_EncodingModel):
         """
         inputs = self._complete(inputs)
         values, mask = self._source.split(inputs)
-        x, mask_of_x = self.encode(values, padding_mask=mask)
+        x, encoder_mask = self.encode(values, padding_mask=mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         target_mask = padding_mask(target)
-        y = _positioned(self, "target", self.target_embedding(target), target_mask)
-        scores = self.decoder.attention_scores(y, x, padding_mask=target_mask, encoder_padding_mask=mask_of_x)
-        of_decoder = {f"decoder/{name}": scores[name] for name in scores}
-        return {**self._encoder_scores(values, mask), **of_decoder}
+        y = _add_positions(self, "target", self.target_embedding(target), target_mask)
+        scores = self.decoder.attention_scores(
+            y, x, padding_mask=target_mask, encoder_padding_mask=encoder_mask
+        )
+        decoder_scores = {f"decoder/{name}": scores[name] for name in scores}
+        return {**self._encoder_scores(values, mask), **decoder_scores}
 
 
 def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: object) -> Parts:
@@ -169,13 +171,13 @@ def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
 
     # (b, s), or frames (b, s, w) -> (b, s, d); source convolutions halve the length
     x, mask = source.vectors(parts[source.layer], values, mask)
-    x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
+    x = parts["embedding_dropout"](_add_positions(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
     target_mask = padding_mask(target)
-    y = _positioned(parts, "target", parts["target_embedding"](target), target_mask)
+    y = _add_positions(parts, "target", parts["target_embedding"](target), target_mask)
     y = parts["embedding_dropout"](y)
     y = parts["decoder"](y, x, padding_mask=target_mask, encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)
