@@ -118,7 +118,7 @@ def _uses_flash(flash_attention: bool | None) -> bool:
     # that XLA fails. The plain formula, compiled by XLA, is correct on every device.
     if flash_attention and jax.default_backend() == "tpu":
         raise ValueError(
-            "`flash_attention` of Keras has other numbers than attention on a TPU. "
+            "On a TPU, `flash_attention` of Keras returns wrong results. "
             f"Received: flash_attention={flash_attention}."
         )
     return bool(flash_attention)

@@ -80,7 +80,7 @@ class LayerConfig:
         if self.num_heads > self.intermediate_dim:
             raise ValueError(
                 "`intermediate_dim` must be at least `num_heads`; the order is (num_heads, "
-                "intermediate_dim), in KerasHub the other one. "
+                "intermediate_dim), in KerasHub the opposite. "
                 f"Received: num_heads={self.num_heads}, intermediate_dim={self.intermediate_dim}."
             )
         check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)

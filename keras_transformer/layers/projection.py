@@ -51,7 +51,7 @@ class _LoraLayer(keras.layers.Layer):
             return
         super().load_own_variables(values)
         if a is not None and self.quantization_mode:
-            raise ValueError("A kernel of integers cannot take factors in. Enable LoRA before loading.")
+            raise ValueError("A quantized kernel cannot absorb LoRA factors. Enable LoRA before loading.")
         if a is not None:
             self._kernel.assign_add(scale * np.matmul(a, b))
 

@@ -147,7 +147,7 @@ class TransformerConfig(_ModelConfig):
         super().__post_init__()
         if not self.share_positions and self.positions != "learned":
             raise ValueError(
-                "`share_positions` may be False for positions='learned' alone. Received: "
+                "`share_positions` may be False only for positions='learned'. Received: "
                 f"share_positions={self.share_positions}, positions={self.positions!r}."
             )
         if self.share_positions and self.max_source_positions is not None:
@@ -203,8 +203,8 @@ class _EncoderConfig(_ModelConfig):
     """Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for classification,
     `gelu` for masked tokens. Defaults to None, no such layer."""
     head_norm: bool = False
-    """Whether this dense layer is followed by a normalization, as for masked tokens in BERT, instead of
-    dropout."""
+    """Whether the `head_activation` layer is followed by a normalization, as for masked tokens in BERT,
+    instead of dropout."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -119,7 +119,7 @@ class ConfiguredModel(keras.Model):
         """
         check_positive(rank=rank)
         if self._lora_layers():
-            raise ValueError("LoRA is enabled already. `merge_lora` gives a model without factors.")
+            raise ValueError("LoRA is enabled already. `merge_lora` returns a model without factors.")
         kernels = [layer for layer in self._flatten_layers() if isinstance(layer, _LINEAR)]
         chosen = {}
         for target in [targets] if isinstance(targets, str) else targets:
@@ -143,7 +143,7 @@ class ConfiguredModel(keras.Model):
             ValueError: If the model is quantized.
         """
         if self.is_quantized:
-            raise ValueError("Kernels of integers cannot take factors in. Merge before `quantize`.")
+            raise ValueError("Quantized kernels cannot absorb LoRA factors. Merge before `quantize`.")
         config = {name: value for name, value in self.get_config().items() if name not in _CHANGES}
         model = type(self).from_config(config)
         factors = ("lora_kernel_a", "lora_kernel_b")

@@ -35,8 +35,8 @@ class EncoderModel(_EncodingModel):
         output_bias: Whether a tied output has a bias per token. Untied outputs always have one.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether a normalization, as for masked tokens in BERT, follows this layer instead of
-            dropout.
+        head_norm: Whether the `head_activation` layer is followed by a normalization, as for masked tokens in
+            BERT, instead of dropout.
         **options: The options of `TransformerConfig` that do not concern the target, and `name` and `dtype`
             of a Keras model.
 

@@ -64,7 +64,7 @@ class _Source(abc.ABC):
         if mask is not None and not isinstance(mask, dict):
             if isinstance(inputs, dict):
                 raise ValueError(
-                    "`mask` must be None for several inputs: ids tell their padding, and frames have a mask "
+                    "`mask` must be None for several inputs: id 0 is padding, and frames have a mask "
                     f"among the inputs. Received: inputs {sorted(inputs)}."
                 )
             inputs = self.hide(inputs, mask)
