@@ -1,6 +1,6 @@
-"""The encoder-decoder Transformer as a Keras library: `import keras_transformer as kt`.
+"""Transformer models for Keras 3: `import keras_transformer as kt`.
 
-The import registers every layer and model with Keras, so that `.keras` files load without `custom_objects`.
+The import registers all layers and models with Keras, so `keras.models.load_model` needs no `custom_objects`.
 """
 
 import importlib
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from keras_transformer.errors import ExportError, InputError
 from keras_transformer.types import SpecialIds
 
-# A script that imports the package and only calls Keras's `load_model` needs the classes. The command line is
-# the one importer that does not: it answers `--help` and wrong arguments before Keras is there.
+# A script that only calls `keras.models.load_model` needs the registered classes. The command line skips
+# them, so that it can print `--help` and report wrong arguments before Keras is imported.
 if TYPE_CHECKING or "keras_transformer_cli" not in sys.modules:
     from keras_transformer import course, decoding, layers, models, training
 
@@ -52,8 +52,8 @@ __all__ = [
 ]
 
 
-# What needs Keras or TensorFlow, or draws, is imported when it is first used, and so are all other rooms.
-_LATE = {
+# Names imported on first use, because their packages need Keras, TensorFlow or a plotting library.
+_LAZY = {
     "CausalLM": "models",
     "EncoderModel": "models",
     "Run": "runs",
@@ -67,24 +67,24 @@ _LATE = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":  # that of `pyproject.toml`
+    if name == "__version__":  # from `pyproject.toml`
         return importlib.metadata.version("keras-transformer")
-    if name in _LATE:
-        return getattr(_room(_LATE[name]), name)
+    if name in _LAZY:
+        return getattr(_import_subpackage(_LAZY[name]), name)
     if name in __all__:
-        return _room(name)
+        return _import_subpackage(name)
     raise AttributeError(f"module 'keras_transformer' has no attribute {name!r}")
 
 
-def _room(name: str) -> Any:
-    """Import a room; say in one sentence which package it needs if there is none."""
+def _import_subpackage(name: str) -> Any:
+    """Import a subpackage; raise ImportError that names a missing dependency."""
     try:
         return importlib.import_module(f"keras_transformer.{name}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing in ("", "keras_transformer"):
             raise
-        # Models, training and decoding work on each backend alone, as on a machine that has only JAX.
+        # `models`, `training` and `decoding` need only one backend, such as JAX without TensorFlow.
         raise ImportError(
             f"`keras_transformer.{name}` needs the package {missing}, which is not installed; `layers`, "
             "`models`, `training` and `decoding` do not.",

@@ -1,7 +1,7 @@
-"""Checks and conversions of arguments.
+"""Checks and conversions of arguments, shared by all packages.
 
-A check stands where a user could make the mistake and would otherwise get a wrong number or an unreadable
-message. Values of tensors are checked only where they are known: while a graph is traced, they are not.
+Checks are made where a wrong value would otherwise cause a wrong result or an unclear error. Tensor values
+are checked only in eager calls, because they are unknown while a graph is traced.
 """
 
 import contextlib
@@ -32,11 +32,11 @@ def check_number(
     whole: bool = False,
     **values: Any,
 ) -> None:
-    """Raise TypeError for a value that is no number, ValueError for one out of the range."""
-    # No backend counts further than 32 bits.
+    """Raise TypeError for a value that is not a number, ValueError for one out of range."""
+    # No backend has sizes beyond 32 bits.
     limit = (2**31 if whole else math.inf) if below is None else below
     for name, value in values.items():
-        # For Python a boolean is an integer.
+        # In Python a boolean is an integer.
         is_number = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
         if not is_number:
             kind = "an integer" if whole else "a number"
@@ -50,7 +50,7 @@ def check_number(
 
 
 def check_positive(**sizes: Any) -> None:
-    """Raise TypeError for a size that is not an integer, ValueError for one not above zero."""
+    """Raise TypeError for a size that is not an integer, ValueError for one below 1."""
     check_number(above=0, whole=True, **sizes)
 
 
@@ -60,25 +60,25 @@ def check_rates(**rates: Any) -> None:
 
 
 def check_flags(**flags: Any) -> None:
-    """Raise TypeError for a flag that is neither True nor False, as 1, which a file would not hold."""
+    """Raise TypeError for a flag that is neither True nor False; 1 and 0 are refused, too."""
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
             raise TypeError(f"`{name}` must be True or False. Received: {name}={value!r:.200}.")
 
 
 def check_kind(*kinds: Any, **values: Any) -> None:
-    """Raise TypeError for a value of none of the classes; None among them stands for itself."""
+    """Raise TypeError for a value that is not an instance of one of the classes; None allows None."""
     for name, value in values.items():
         classes = tuple(type(None) if kind is None else kind for kind in kinds)
-        # For Python a boolean is an integer.
+        # In Python a boolean is an integer.
         if not isinstance(value, classes) or (isinstance(value, bool) and bool not in kinds):
-            wanted = " or ".join(_named(kind) for kind in kinds)
-            # A class in place of an object is the mistake that its text alone does not tell.
+            wanted = " or ".join(_kind_description(kind) for kind in kinds)
+            # The repr of a class would not show the mistake of passing a class instead of an object.
             received = f"the class {value.__name__}" if isinstance(value, type) else f"{name}={value!r:.200}"
             raise TypeError(f"`{name}` must be {wanted}. Received: {received}.")
 
 
-def _named(kind: Any) -> str:
+def _kind_description(kind: Any) -> str:
     names: dict[Any, str] = {
         str: "a string",
         bytes: "bytes",
@@ -92,30 +92,34 @@ def _named(kind: Any) -> str:
 
 
 def check_several(kind: Any, **values: Any) -> None:
-    """Raise TypeError for what is no list, or holds something else than objects of a class."""
+    """Raise TypeError unless each value is an iterable of instances of `kind`."""
     for name, several in values.items():
         if is_text(several) or isinstance(several, Mapping) or not isinstance(several, Iterable):
             received = f"{name}={several!r:.200}"
             raise TypeError(f"`{name}` must be several, such as a list. Received: {received}.")
         for number, value in enumerate(several):
             if not isinstance(value, kind):
-                wanted = " or ".join(map(_named, kind)) if isinstance(kind, tuple) else _named(kind)
+                wanted = (
+                    " or ".join(map(_kind_description, kind))
+                    if isinstance(kind, tuple)
+                    else _kind_description(kind)
+                )
                 raise TypeError(
                     f"`{name}` must hold {wanted} each. Received: {name}[{number}]={value!r:.200}."
                 )
 
 
 def check_choice(choices: tuple[object, ...], **options: object) -> None:
-    """Raise ValueError for an option that is none of the choices."""
+    """Raise ValueError for an option that is not one of the choices."""
     for name, value in options.items():
-        # For Python True is 1; and an array has no truth value.
+        # By type first: in Python True equals 1, and an array has no truth value.
         if not isinstance(value, tuple(map(type, choices))) or value not in choices:
             allowed = ", ".join(map(repr, choices))
             raise ValueError(f"`{name}` must be one of {allowed}. Received: {name}={value!r}.")
 
 
 def check_divides(**sizes: int | None) -> None:
-    """Raise ValueError unless the first of two sizes divides the second, or is None."""
+    """Raise ValueError unless the first of two sizes divides the second; None passes."""
     (name, size), (total_name, total) = sizes.items()
     if size and total and total % size:
         raise ValueError(
@@ -124,8 +128,8 @@ def check_divides(**sizes: int | None) -> None:
 
 
 def check_memory(num_bytes: int, **received: object) -> None:
-    """Raise InputError for at least so many bytes, before they are taken, if the machine has fewer."""
-    memory = math.inf  # Windows does not tell; a container may have a limit of its own
+    """Raise InputError if the machine has less memory than `num_bytes`, a lower bound of what is needed."""
+    memory = math.inf  # unknown on Windows; a container may have a lower limit
     with contextlib.suppress(AttributeError, OSError, ValueError):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii")))
@@ -136,13 +140,13 @@ def check_memory(num_bytes: int, **received: object) -> None:
 
 
 def known_sizes(shape: Shape) -> Shape:
-    """Return the sizes of a shape, None where they are not known."""
-    # JAX has symbols where a size is not known.
+    """Return the sizes of a shape, None where they are unknown."""
+    # JAX has symbols for unknown sizes.
     return tuple(size if isinstance(size, int) else None for size in shape)
 
 
 def known_width(**shapes: Shape) -> int:
-    """Return the last size of the one shape given; raise ValueError if it is not known."""
+    """Return the last size of a shape; raise ValueError if it is unknown."""
     [(name, shape)] = shapes.items()
     width = shape[-1]
     if width is None:
@@ -157,7 +161,7 @@ def known_values(tensor: Tensor) -> npt.NDArray[Any] | None:
     try:
         return ops.convert_to_numpy(tensor)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        # Each backend has its own error for a tensor that is only traced.
+        # Each backend raises another error for a traced tensor.
         return None
 
 
@@ -172,7 +176,7 @@ def check_width(width: int, **shapes: Shape) -> None:
 
 
 def check_vectors(shape: Shape) -> None:
-    """Raise ValueError for token ids `(b, t)`, and for examples `(b, d)`, where `(b, t, d)` is wanted."""
+    """Raise ValueError unless a shape has the axes `(b, t, d)`, as for token ids `(b, t)`."""
     if len(shape) < 3:
         raise ValueError(
             "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. "
@@ -181,7 +185,7 @@ def check_vectors(shape: Shape) -> None:
 
 
 def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
-    """Raise InputError for the weights of a file that are not finite: they make answers empty."""
+    """Raise InputError if weights from a file hold NaN or infinity, which make outputs empty."""
     for weight in weights:
         if keras.backend.is_float_dtype(weight.dtype) and not bool(ops.all(ops.isfinite(weight))):
             name = getattr(weight, "path", weight.name)
@@ -189,7 +193,7 @@ def check_finite(origin: object, weights: Iterable[Tensor]) -> None:
 
 
 def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
-    """Return a position as a Python integer where it is known to be one, else as an int32 tensor."""
+    """Return a position as a Python integer if its value is known, else as an int32 tensor."""
     values = position if isinstance(position, Integral) else known_values(position)
     if values is None:
         return ops.cast(position, "int32")
@@ -199,7 +203,7 @@ def as_position(position: Tensor | int, name: str = "start") -> Tensor | int:
 
 
 def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_ids") -> None:
-    """Raise TypeError for token ids that are not integers, ValueError for one that the vocabulary has not."""
+    """Raise TypeError for token ids that are not integers, ValueError for ids outside the vocabulary."""
     if not keras.backend.is_int_dtype(token_ids.dtype):
         dtype = keras.backend.standardize_dtype(token_ids.dtype)
         raise TypeError(f"`{name}` must be integers. Received: dtype={dtype}.")
@@ -216,7 +220,7 @@ def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_
 
 
 def as_tensor(inputs: Tensor) -> Tensor:
-    """Return an array as a tensor of the backend; raise ValueError for a ragged one of TensorFlow."""
+    """Return an array as a backend tensor; raise ValueError for a ragged TensorFlow tensor."""
     if hasattr(inputs, "row_splits"):
         raise ValueError(
             "A dense tensor must be given: pad its rows, token ids with 0, as `to_tensor()` does. "
@@ -226,15 +230,15 @@ def as_tensor(inputs: Tensor) -> Tensor:
 
 
 def as_floats(inputs: Tensor) -> Tensor:
-    """Return a tensor, integers as `keras.config.floatx()`."""
-    # Of integers there is no softmax and no sine.
+    """Return a tensor of floats; integers become `keras.config.floatx()`."""
+    # Softmax and sine need floats.
     tensor = as_tensor(inputs)
     is_float = keras.backend.is_float_dtype(tensor.dtype)
     return tensor if is_float else ops.cast(tensor, keras.config.floatx())
 
 
 def as_boolean(mask: Tensor, name: str) -> Tensor:
-    """Return a mask of booleans, or of 0 and 1, as booleans; raise ValueError for other numbers."""
+    """Return a mask of booleans or 0 and 1 as booleans; raise ValueError for other numbers."""
     if not isinstance(mask, KerasTensor):
         dtype = str(getattr(mask, "dtype", ""))
         if any(kind in dtype for kind in ("str", "<U", "object", "complex")):
@@ -248,29 +252,29 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
         raise ValueError(
             f"`{name}` must hold 1 where a key may be attended to, and 0 elsewhere. Received: {wrong[0]}."
         )
-    # A mask that is added to the scores is 0 where a key may be attended to, and below elsewhere. Where its
-    # numbers are not known it allows nothing so, and never the opposite of what it means.
+    # An additive mask is 0 for visible keys and negative for hidden ones. If its values are unknown, `> 0`
+    # hides every key, rather than inverting the mask.
     return mask > 0
 
 
 def is_text(value: object) -> bool:
-    """Return whether a value is one text: a string, its bytes, or an array or tensor of no axes."""
+    """Return whether a value is a single text: a string, bytes, or a 0-D array or tensor."""
     shape = getattr(value, "shape", None)
     return isinstance(value, str | bytes) or (shape is not None and len(shape) == 0)
 
 
 def as_strings(**texts: Any) -> list[str]:
-    """Return texts of an iterable, an array, a tensor or a dataset as a list; raise TypeError for others."""
+    """Return the texts of an iterable, array, tensor or dataset as a list; raise TypeError for others."""
     [(name, given)] = texts.items()
     if is_text(given) or isinstance(given, Mapping) or not isinstance(given, Iterable):
         wanted = "several strings, such as a list"
         raise TypeError(f"`{name}` must be {wanted}. Received: {name}={given!r:.200}.")
     values: Iterable[Any] = (value.numpy() if hasattr(value, "numpy") else value for value in given)
-    if hasattr(given, "element_spec"):  # a dataset of `tf.data`, of texts or of batches of them
+    if hasattr(given, "element_spec"):  # a `tf.data` dataset of texts or of batches of texts
         values = itertools.chain.from_iterable(
             value.tolist() if getattr(value, "ndim", 0) == 1 else [value] for value in values
         )
-    # A string as an array of no axes.
+    # A string may be a 0-D array.
     values = (value.item() if getattr(value, "shape", None) == () else value for value in values)
     strings = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values]
     for row, text in enumerate(strings):
@@ -280,13 +284,13 @@ def as_strings(**texts: Any) -> list[str]:
 
 
 def is_pair(pair: object) -> bool:
-    """Return whether a value is two texts, unlike the NaN that an empty cell of a table becomes."""
+    """Return whether a value is a pair of texts; an empty table cell, NaN, is not a text."""
     texts = pair if isinstance(pair, tuple | list) else ()
     return len(texts) == 2 and all(isinstance(text, str | bytes) for text in texts)
 
 
 def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
-    """Return pairs of texts as a list; raise TypeError for other things."""
+    """Return pairs of texts as a list; raise TypeError for other values."""
     [(name, given)] = pairs.items()
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise TypeError(f"`{name}` must be pairs of texts, such as a list. Received: {name}={given!r:.200}.")
@@ -298,7 +302,7 @@ def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
 
 
 def as_labels(**labels: Iterable[Any]) -> tuple[str, ...]:
-    """Return the names of classes; raise TypeError for other things, ValueError for equal or too few ones."""
+    """Return class names; raise TypeError for other values, ValueError for fewer than two or duplicates."""
     [name], names = labels, as_strings(**labels)
     if len(names) < 2:
         raise ValueError(f"`{name}` must hold at least two names. Received: {name}={names}.")
@@ -312,7 +316,7 @@ def as_labels(**labels: Iterable[Any]) -> tuple[str, ...]:
 
 
 def import_extra(name: str, model: str, extra: str) -> ModuleType:
-    """Import what an extra installs; raise InputError that names the extra."""
+    """Import an optional package; raise InputError that names the extra to install."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

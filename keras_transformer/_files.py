@@ -1,4 +1,4 @@
-"""Files and directories that appear whole or not at all, are checked when read, and named in errors."""
+"""Files and directories that are written atomically, checked when read, and named in errors."""
 
 import contextlib
 import errno
@@ -25,12 +25,12 @@ if os.name == "posix":
     import fcntl
 
 _PARTIAL, _REPLACING = ".partial-", ".replacing"
-# What is read at once is small, a history of a million epochs, say; devices have no end.
-_MAX_BYTES = 2**28
+# Files read into memory are small, at most a history of a million epochs; a device would be endless.
+_MAX_FILE_BYTES = 2**28
 _MAX_DEPTH = 64
-# Within which a program begins to write to a named pipe that is to be read.
+# Seconds to wait for a program that writes to a named pipe.
 _PIPE_SECONDS = 10
-# In which another process replaces the entries of a directory, or reads a model.
+# Seconds to wait for another process that replaces the entries of a directory or reads a model.
 _LOCK_SECONDS = 60
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 _Parse: TypeAlias = Callable[[str], Any]
@@ -38,8 +38,8 @@ _Parse: TypeAlias = Callable[[str], Any]
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, which takes the name of `path` once its content is on the disk."""
-    # What the caller raises passes, if it names a file; what fails here is an `InputError`, as below.
+    """Yield a temporary path to write to; rename it to `path` once its content is on the disk."""
+    # Errors of the caller that name a file pass unchanged; errors here become an `InputError`.
     with errors_named("write", path):
         path.parent.mkdir(parents=True, exist_ok=True)
     with _partial(path, path.parent) as partial:
@@ -52,14 +52,15 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path]:
-    """Yield an empty directory to write to, which takes the name of `directory` once all is on the disk.
+    """Yield an empty temporary directory; rename it to `directory` once its content is on the disk.
 
-    With `replace`, a directory that exists gets the new entries and keeps its others; else it must be empty.
-    `current_path` reads such a directory, also after a kill while entries were replaced.
+    With `replace`, an existing directory gets the new entries and keeps its others; without, it must be
+    empty. Read such a directory through `current_path`, which is correct even after a kill during
+    replacement.
     """
     directory = resolved(directory)  # a link stays a link
     exists = replace and directory.is_dir()
-    # An existing directory may be a disk of its own, and nothing is renamed from one disk to another.
+    # An existing directory may be a mount point, and files cannot be renamed across disks.
     parent = directory if exists else directory.parent
     with _partial(directory, parent) as partial:
         with errors_named("write", directory):
@@ -71,27 +72,27 @@ def atomic_directory(directory: Path, *, replace: bool = False) -> Iterator[Path
                     raise InputError(f"Cannot write {directory}: {partial} was removed meanwhile.")
                 for path in partial.rglob("*"):
                     _flush(path)
-                _take_name(partial, directory, replace=replace)
+                _rename_into_place(partial, directory, replace=replace)
                 _flush(parent)
 
 
 def current_path(directory: Path, name: str) -> Path:
-    """Return where an entry of a directory is: with those that replace others, until all have their names."""
+    """Return the path of an entry; after a killed replacement it may still be in `.replacing`."""
     replacing = directory / _REPLACING
     return (replacing if (replacing / name.split("/")[0]).exists() else directory) / name
 
 
 def finish_replacement(directory: Path) -> None:
-    """Give the entries of a killed `atomic_directory` their names, if it had begun to replace others."""
+    """Finish the replacement of entries that a killed `atomic_directory` had begun."""
     if (replacing := directory / _REPLACING).is_dir():
         with errors_named("write", directory):
             _move_entries(replacing, directory)
-            _remove(replacing)
+            _delete(replacing)
 
 
 @contextlib.contextmanager
 def directory_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
-    """Hold the lock of a directory whose entries are replaced, or read with `shared`."""
+    """Hold the lock of a directory: exclusive to replace its entries, `shared` to read them."""
     number = _open_directory(directory)
     try:
         for _ in range(_LOCK_SECONDS * 20):
@@ -107,12 +108,12 @@ def directory_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a whole file; raise `InputError` if that fails."""
+    """Write a file atomically; raise `InputError` if that fails."""
     with errors_named("write", path), atomic_file(path) as partial:
         partial.write_bytes(content)
 
 
-def read_file(path: Path, *, limit: int = _MAX_BYTES, may_be_empty: bool = False) -> bytes:
+def read_file(path: Path, *, limit: int = _MAX_FILE_BYTES, may_be_empty: bool = False) -> bytes:
     """Read a whole file; raise `InputError` if it is missing, unreadable, empty or too large."""
     with errors_named("read", path), open_for_reading(path) as file:
         content = file.read(limit)
@@ -123,8 +124,8 @@ def read_file(path: Path, *, limit: int = _MAX_BYTES, may_be_empty: bool = False
 
 @contextlib.contextmanager
 def open_for_reading(path: Path) -> Iterator[BinaryIO]:
-    """Open a file of bytes; raise `InputError` for a named pipe that no program begins to write to."""
-    # A pipe is opened without waiting for its other end, which may never come.
+    """Open a binary file; raise `InputError` for a named pipe without a writer."""
+    # Non-blocking, because opening a pipe would wait for a writer, which may never come.
     number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(number, "rb") as file:
         if stat.S_ISDIR(mode := os.fstat(number).st_mode):
@@ -139,13 +140,13 @@ def open_for_reading(path: Path) -> Iterator[BinaryIO]:
 def _wait_for_writer(number: int, path: Path) -> None:
     if select.select([number], [], [], _PIPE_SECONDS)[0]:
         return
-    with contextlib.suppress(BlockingIOError):  # of a program that is there, and has written nothing yet
+    with contextlib.suppress(BlockingIOError):  # a writer is there, but has not written yet
         os.read(number, 1)
         raise InputError(f"Cannot read {path}: it is a named pipe, and no program writes to it.")
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path; raise `InputError` for an empty one, which would be the working directory."""
+    """Return a path; raise `InputError` for an empty one, which would mean the working directory."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"A path must be a string or a `pathlib.Path`. Received: {path!r:.200}.")
     if "\0" in (text := os.fspath(path)) or not text:
@@ -154,17 +155,17 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_writable(directory: Path) -> None:
-    """Raise `InputError` if a directory cannot be made, or nothing can be written to it."""
+    """Raise `InputError` if a directory cannot be created or written to."""
     with errors_named("write", directory):
         real = resolved(directory)
         place = next(path for path in (real, *real.parents) if path.exists())
-        # What the system allows shows when it is tried.
+        # Permissions are found reliably only by writing.
         tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=place).cleanup()
 
 
 @contextlib.contextmanager
 def errors_named(action: str, path: Path) -> Iterator[None]:
-    """Raise an `OSError` again as an `InputError` that says which path the program cannot read or write."""
+    """Convert an `OSError` to an `InputError` that names the action and the path."""
     try:
         yield
     except OSError as error:
@@ -172,25 +173,25 @@ def errors_named(action: str, path: Path) -> Iterator[None]:
 
 
 def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> None:
-    """Remove what killed processes left of `name`: partial files and directories unchanged for so long."""
+    """Remove partial files and directories of killed processes, unchanged for `seconds`."""
     for partial in directory.glob(f"{_PARTIAL}*"):
         if not partial.name.endswith(name):
             continue
-        with contextlib.suppress(FileNotFoundError):  # its process has just renamed it, or a file in it
+        with contextlib.suppress(FileNotFoundError):  # another process has just renamed it or a file in it
             if _is_abandoned(partial, seconds):
-                _remove(partial)
+                _delete(partial)
 
 
 class Checksums:
-    """The SHA-256 of each file of a directory, in a file that is written last, as `sha256sum` does."""
+    """SHA-256 checksums of the files of a directory, stored in `SHA256SUMS` in the format of `sha256sum`."""
 
     file = "SHA256SUMS"
 
     @staticmethod
     def of(path: Path) -> str:
-        """Compute the SHA-256 of a file, in hexadecimal."""
+        """Return the SHA-256 of a file, in hexadecimal."""
         digest = hashlib.sha256()
-        # By blocks: the weights of a model may be larger than the memory that is left beside it.
+        # In blocks, because a model's weights may be larger than the free memory.
         with errors_named("read", path), path.open("rb") as file:
             while block := file.read(1 << 20):
                 digest.update(block)
@@ -198,20 +199,20 @@ class Checksums:
 
     @staticmethod
     def of_values(values: dict[str, Any]) -> str:
-        """Compute the SHA-256 of names and values, for a file that holds its own checksum."""
+        """Return the SHA-256 of names and values, for a file that includes its checksum."""
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     @classmethod
     def write(cls, directory: Path) -> None:
-        """Write the checksums of all files that are there."""
+        """Write the checksums of all files in a directory; call it last."""
         paths = sorted(path for path in directory.rglob("*") if path.is_file())
         lines = [f"{cls.of(path)}  {path.relative_to(directory).as_posix()}\n" for path in paths]
-        # `sha256sum` skips such a line. It tells a list that was cut between two lines.
+        # `sha256sum` ignores this line, which reveals a list truncated between two lines.
         write_file(directory / cls.file, f"# {len(lines)} files\n{''.join(lines)}".encode())
 
     @classmethod
     def check(cls, directory: Path) -> None:
-        """Raise `InputError` for a file that is not what was written; without checksums all pass."""
+        """Raise `InputError` for a missing or changed file; a directory without checksums passes."""
         path = current_path(directory, cls.file)
         if not path.exists():
             return
@@ -219,7 +220,7 @@ class Checksums:
         if count != f"# {len(lines)} files":
             raise InputError(f"{path} is damaged: it lists {len(lines)} files. Received: {count!r}.")
         for wanted, _, name in (line.partition("  ") for line in lines):
-            # A regular file: a device could be read for ever.
+            # Only regular files: reading a device might never end.
             is_inside = not name.startswith("/") and ".." not in name.split("/")
             if not is_inside or not (file := current_path(directory, name)).is_file():
                 raise InputError(f"{directory} is not whole: it has no {name!r}, which {cls.file} lists.")
@@ -233,14 +234,14 @@ class Checksums:
 def read_table(
     content: bytes, origin: object, kind: Any = None, *, checksum: bool = False, parse: _Parse = json.loads
 ) -> Any:
-    """Read an object of JSON, or of what `parse` reads; raise `InputError`, with its `origin`, for another.
+    """Read a JSON object, or a table that `parse` reads; raise `InputError` for an invalid one.
 
-    With a `kind`, a class of typed fields, the result is one of these, which has no other names than its own.
-    With `checksum`, the object must hold that of its other values.
+    `origin` names the source in errors. With a `kind`, a class of typed fields, return an instance; unknown
+    fields are errors. With `checksum`, check the object's checksum of its other values.
     """
     form = "JSON" if parse is json.loads else "TOML"
     try:
-        # Some editors on Windows begin a file with a mark, which neither JSON nor TOML knows.
+        # Some Windows editors write a byte order mark, which JSON and TOML do not allow.
         table = parse(content.decode("utf-8-sig"))
         _check_depth(table)
     except (ValueError, RecursionError) as error:
@@ -252,11 +253,11 @@ def read_table(
     if kind is None:
         return table
     try:
-        # As JSON, where lists are tuples. In a list, since a class takes its strictness from what holds it.
+        # As JSON, so that lists become tuples. In a list, because a class is strict only inside another type.
         return TypeAdapter(list[kind], config=_STRICT).validate_json(json.dumps([table]))[0]
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        if fault["type"] == "value_error":  # of a check of the class, whose message is whole
+        if fault["type"] == "value_error":  # raised by a check of the class, with a complete message
             raise InputError(f"{origin} is damaged: {fault['ctx']['error']}") from error
         field, text = ".".join(map(str, fault["loc"][1:])), fault["msg"].replace("Input should", "must")
         received = reprlib.repr(fault["input"])
@@ -273,19 +274,19 @@ def _check_depth(table: object) -> None:
 
 
 def version_numbers(directory: Path) -> list[int]:
-    """Return the numbers that are names in a directory, ascending; none where it does not exist."""
+    """Return the numeric entry names of a directory, ascending; empty if it does not exist."""
     paths = directory.iterdir() if directory.is_dir() else ()
     return sorted(int(path.name) for path in paths if path.name.isdecimal())
 
 
 @contextlib.contextmanager
 def numbered_directory(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Yield the next number in a directory, and an empty directory that takes it as its name."""
+    """Yield the next free number in a directory, and an empty directory that is renamed to it at the end."""
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     remove_partials(directory)
     for number in itertools.count(max(version_numbers(directory), default=0) + 1):
-        # Of several processes or threads each claims its own; one that is done has left its directory.
+        # Concurrent processes or threads claim different numbers; finished ones have created the directory.
         claim = directory / f"{_PARTIAL}claim-{number}"
         with contextlib.suppress(FileExistsError):
             claim.mkdir()
@@ -307,25 +308,25 @@ def _partial(path: Path, parent: Path) -> Iterator[Path]:
     is_new = not parent.exists()
     with errors_named("write", path):
         remove_partials(parent, f"-{path.name}")
-    # Not `tempfile`: only its owner may read such files, and a model server often runs as another user.
-    # Each call has its own name, since several processes or threads may write the same file.
-    # The suffix stays, since Keras saves only to `.keras`.
+    # Not `tempfile`, whose files only the owner can read: a model server often runs as another user.
+    # A random name per call, because several processes or threads may write the same file.
+    # The suffix is kept, because Keras saves only to `.keras`.
     partial = parent / f"{_PARTIAL}{secrets.token_hex(4)}-{path.name}"
     try:
         yield partial
     except OSError as error:
         if error.filename is not None:
             raise
-        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error  # of a full disk
+        raise InputError(f"Cannot write {path}: {error.strerror or error}.") from error  # such as a full disk
     finally:
-        # The first error is the one to report. `rmdir` fails if the directory holds what was written.
+        # Suppressed, so that the first error is reported. `rmdir` fails if the directory is not empty.
         with contextlib.suppress(OSError):
-            _remove(partial)
+            _delete(partial)
             if is_new:
                 parent.rmdir()
 
 
-def _remove(path: Path) -> None:
+def _delete(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -333,8 +334,8 @@ def _remove(path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    # So that content, or names in a directory, survive a power failure.
-    # Windows opens no directories, and flushes only what is open for writing.
+    # Makes file content, or the names in a directory, survive a power failure.
+    # Windows cannot open directories, and flushes only files opened for writing.
     if os.name != "posix" and path.is_dir():
         return
     number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
@@ -344,12 +345,12 @@ def _flush(path: Path) -> None:
         os.close(number)
 
 
-def _take_name(partial: Path, directory: Path, *, replace: bool) -> None:
+def _rename_into_place(partial: Path, directory: Path, *, replace: bool) -> None:
     if not (replace and directory.is_dir()):
         try:
             partial.rename(directory)
         except OSError as error:
-            # Where nothing may be replaced, the first of several processes to finish gets the name.
+            # Without `replace`, the first process to finish gets the name and the others fail.
             if not replace or error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
         else:
@@ -360,9 +361,9 @@ def _take_name(partial: Path, directory: Path, *, replace: bool) -> None:
 
 
 def _exchange_entries(partial: Path, directory: Path) -> None:
-    """Move each entry in, and the one that it replaces out; move all back if one move fails."""
-    # A single rename cannot replace a directory that holds something. This one decides: after it
-    # `current_path` finds the new entries, and before it the old ones, wherever a kill ends the program.
+    """Replace the entries of a directory by those of `partial`; undo all moves if one fails."""
+    # One rename cannot replace a non-empty directory. The rename to `.replacing` is the switch: before it
+    # `current_path` finds the old entries, after it the new ones, even if the process is killed.
     replacing = directory / _REPLACING
     partial.rename(replacing)
     moved: list[tuple[Path, Path]] = []
@@ -374,7 +375,7 @@ def _exchange_entries(partial: Path, directory: Path) -> None:
             destination.rename(source)
         replacing.rename(partial)
         raise
-    _remove(replacing)
+    _delete(replacing)
 
 
 def _move_entries(replacing: Path, directory: Path, moved: list[tuple[Path, Path]] | None = None) -> None:
@@ -393,10 +394,10 @@ def _move_entries(replacing: Path, directory: Path, moved: list[tuple[Path, Path
 
 @contextlib.contextmanager
 def _leased(partial: Path) -> Iterator[Callable[[], bool]]:
-    """Hold the lock of a partial directory, so that no other process takes it for a killed one's."""
+    """Hold the lock of a partial directory, so that other processes do not remove it as abandoned."""
     number = _open_directory(partial)
     _lock(number)
-    # Names: a directory that was removed is made again by who writes a file to it.
+    # Compared by inode: writing a file may create a removed directory again under the same name.
     made = partial.stat() if number is None else os.fstat(number)
 
     def is_whole() -> bool:
@@ -410,26 +411,26 @@ def _leased(partial: Path) -> Iterator[Callable[[], bool]]:
 
 
 def _open_directory(directory: Path) -> int | None:
-    # Windows opens no directories, and has no such locks.
+    # Windows cannot open directories and has no such locks.
     return os.open(directory, os.O_RDONLY) if os.name == "posix" else None
 
 
 def _lock(number: int | None, *, shared: bool = False) -> bool:
-    """Try to lock an open directory; False if another process, or thread, has the lock."""
+    """Try to lock an open directory; return False if another process or thread holds the lock."""
     if number is None:
         return True
     try:
         fcntl.flock(number, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # the file system has no locks
+    except OSError:  # the file system does not support locks
         return True
     return True
 
 
 def _is_abandoned(partial: Path, seconds: float) -> bool:
-    """Return whether a killed process left a partial file or directory: unlocked, and so long unchanged."""
-    # A directory does not change while its files grow.
+    """Return whether a partial file or directory is abandoned: unlocked, and unchanged for `seconds`."""
+    # The modification time of a directory does not change while its files grow.
     newest = max(path.stat().st_mtime for path in (partial, *partial.rglob("*")))
     if time.time() - newest < seconds:
         return False
@@ -442,7 +443,7 @@ def _is_abandoned(partial: Path, seconds: float) -> bool:
 
 
 def resolved(directory: Path) -> Path:
-    """Return the directory that a path leads to; raise `InputError` for a link to nothing."""
+    """Return the directory behind a path; raise `InputError` for a dangling link."""
     if directory.is_symlink() and not directory.exists():
         raise InputError(
             f"Cannot write {directory}: it is a link to {directory.readlink()}, which is not there."

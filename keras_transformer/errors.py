@@ -1,13 +1,13 @@
-"""The errors that a user sees as one line: for what was handed in, and for an export that is not right."""
+"""Errors that the command line prints as one line: unusable input and failed exports."""
 
 
 class InputError(ValueError):
-    """A user's file, line or value cannot be used.
+    """A file, line or value of the user cannot be used.
 
-    The message is one line that names the file, line or value, so that the command line prints it as it
-    stands and exits with status 2. Wrong arguments of constructors stay plain `ValueError` or `TypeError`.
+    The message is one line that names the file, line or value. The command line prints it and exits with
+    status 2. Wrong constructor arguments raise `ValueError` or `TypeError` instead.
     """
 
 
 class ExportError(RuntimeError):
-    """An export is not what it must be: an operation, a signature or an answer is another."""
+    """An export failed its verification: an operation, a signature or an output is not as expected."""

@@ -1,4 +1,4 @@
-"""Type names that say what annotations mean."""
+"""Type aliases and constants of the package."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -6,77 +6,77 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 import numpy as np
 from pydantic import Field
 
-# Keras tensors have no common static type: each backend brings its own class.
+# Tensor of any backend; these have no common static type.
 Tensor: TypeAlias = Any
 
-# One source of a task: a string, its bytes, or an array.
+# Input of a task: a string, its bytes, or an array.
 Value: TypeAlias = str | bytes | np.ndarray
 
-# Called after each batch with the number of items in it.
+# Callback after each batch, with the number of items in it.
 Progress: TypeAlias = Callable[[int], object]
 
-# The dtype and rank of each tensor of a request or an answer, by its name; the first axis is the batch.
+# Dtype and rank of each tensor of a request or an answer, by name; the first axis is the batch.
 Columns: TypeAlias = dict[str, tuple[str, int]]
 
-# The inputs of a model: one tensor, or several by name.
+# Inputs of a model: one tensor, or several by name.
 Inputs: TypeAlias = Tensor | dict[str, Tensor]
 
-# What `model.fit` reads: a dataset of `tf.data`, a `keras.utils.PyDataset`, a loader of torch.
+# Argument of `model.fit`: a `tf.data` dataset, a `keras.utils.PyDataset` or a torch `DataLoader`.
 Batches: TypeAlias = object
 
-# A source text and its target text.
+# Source text and target text.
 Pair: TypeAlias = tuple[str, str]
 
-# A text and its label, or its labels.
+# Text and its label or labels.
 LabelledText: TypeAlias = tuple[str, str | tuple[str, ...]]
 
-# The tokens of a text, and the tag of each.
+# Tokens of a text and one tag per token.
 TaggedText: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 
-# A static shape as Keras passes it to `build`: None where a size is not known.
+# Static shape, as Keras passes it to `build`; None for unknown sizes.
 Shape: TypeAlias = tuple[int | None, ...]
 
-# Numbers of a file. TensorFlow and sacreBLEU take no larger ones.
+# Integers in files. TensorFlow and sacreBLEU accept only 32 bits.
 Count: TypeAlias = Annotated[int, Field(ge=1, lt=2**31)]
 Length: TypeAlias = Annotated[int, Field(ge=2, lt=2**31)]
 
-# The arguments of a constructor as `get_config` returns them, ready for JSON.
+# Constructor arguments as `get_config` returns them, ready for JSON.
 Config: TypeAlias = dict[str, Any]
 
 
-# Stands for minus infinity before a softmax, the most negative float32. It absorbs every logit, added or in
-# its place, and stays finite: a row of infinities has NaN gradients.
+# Most negative float32, used as minus infinity before a softmax. It absorbs every logit that is added to it,
+# and stays finite: a row of infinities would have NaN gradients.
 MINUS_INFINITY = -3.4028235e38
 
-# Stands for a log-probability of minus infinity. Unlikely is not impossible: sums of it stay finite, so that
-# a search with fewer sequences than hypotheses needs no special case.
+# Log-probability of impossible sequences. Sums of it stay finite, so a search needs no special case when
+# there are fewer sequences than hypotheses.
 LOWEST_SCORE = -1e30
 
 
 class SpecialIds(NamedTuple):
-    """The token ids that a search must know."""
+    """Ids of the special tokens."""
 
     pad: int = 0
-    """Fills a finished hypothesis up to the length of the longest."""
+    """Padding; fills a finished hypothesis to the length of the longest."""
     unknown: int = 1
-    """Never generated."""
+    """Unknown word; never generated."""
     start: int = 2
-    """What decoding starts from; never generated."""
+    """Start token, the first input of the decoder; never generated."""
     end: int = 3
-    """Ends a hypothesis."""
+    """End token; ends a hypothesis."""
 
 
 SPECIAL_IDS = SpecialIds()
-"""The ids of the special tokens in every vocabulary of this package."""
+"""Ids of the special tokens in every vocabulary of this package."""
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[START]", "[END]")
-"""Names of the special tokens, in the order of `SPECIAL_IDS`; they begin every vocabulary."""
+"""Names of the special tokens, in the order of `SPECIAL_IDS`; the first entries of every vocabulary."""
 
 OPTIMIZATIONS = ("float32", "bfloat16", "xla")
-"""Values of `optimize` of SavedModels: nothing, weights of half the size, a compiled search."""
+"""Values of `optimize` for SavedModels: unchanged, weights of half the size, search compiled by XLA."""
 
 FIXED_OPTIMIZATIONS = ("float32", "int8")
-"""Values of `optimize` of single files, whose sizes are fixed: nothing, weights of a third of the size."""
+"""Values of `optimize` for single-file exports, of fixed shapes: unchanged, weights a third of the size."""
 
 Signature: TypeAlias = str
-"""What a task and its export can be asked for, such as `serving_default`."""
+"""Name of a function of a task and its export, such as `serving_default`."""

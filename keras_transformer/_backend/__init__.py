@@ -1,4 +1,7 @@
-"""The one room that asks which backend runs. Each function has one meaning, and a fast body if it helps."""
+"""Backend-specific code; no other package asks which backend runs.
+
+Each function has one meaning on every backend, with a faster implementation where a backend allows one.
+"""
 
 from keras_transformer._backend.adam import adam_update
 from keras_transformer._backend.attention import attend_step, fused_attention, masked_softmax
@@ -13,10 +16,10 @@ from keras_transformer._backend.compiler import (
 )
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
-from keras_transformer._backend.formulas import drop, layer_normalization, position_angles
+from keras_transformer._backend.formulas import fast_dropout, layer_normalization, position_angles
 from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
 from keras_transformer._backend.gradients import add_at_labels, finished
-from keras_transformer._backend.loop import PositionBuffer, weights_now
+from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
 from keras_transformer._backend.rematerialization import rematerialize
@@ -37,7 +40,7 @@ __all__ = [
     "device_scope",
     "draw_normal",
     "draw_uniforms",
-    "drop",
+    "fast_dropout",
     "finished",
     "fused_attention",
     "keep_compilations",
@@ -54,10 +57,10 @@ __all__ = [
     "shape_of",
     "shapes_only",
     "share_rows",
+    "snapshot_weights",
     "sum_over_replicas",
     "take",
     "train_on_cores",
     "weigh_updates",
-    "weights_now",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -1,4 +1,4 @@
-"""Adam's update of one weight."""
+"""Adam update of one weight."""
 
 import keras
 from keras import ops
@@ -23,15 +23,15 @@ def adam_update(
         ops.cast(number, weight.dtype) for number in (gradient, learning_rate, step, beta_1, beta_2)
     )
     power_1, power_2 = ops.power(beta_1, step), ops.power(beta_2, step)
-    # TensorFlow has one kernel for all of it, which reads and writes each tensor once. The formula is ten
-    # operations there, each of which passes over memory; the numbers are the same to rounding. JAX and torch
-    # compile or fuse the ten.
+    # TensorFlow has one kernel for the whole update, which reads and writes each tensor once; the formula
+    # would be ten operations over memory. The results are equal up to rounding. JAX and torch compile or fuse
+    # the ten.
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        if not tf.distribute.has_strategy():  # which updates the copies of a weight by operations
+        if not tf.distribute.has_strategy():  # a strategy updates the copies of a weight by operations
             variables = (weight, momentum, velocity)
-            # Keras hands over the weight as TensorFlow's variable, and the moments as its own.
+            # Keras passes the weight as a TensorFlow variable, and the moments as Keras variables.
             handles = [(x.value if isinstance(x, keras.Variable) else x).handle for x in variables]
             numbers = (power_1, power_2, rate, beta_1, beta_2, tf.cast(epsilon, gradient.dtype))
             names = ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")

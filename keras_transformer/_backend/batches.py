@@ -1,4 +1,4 @@
-"""Batches that several devices, processes or updates share: `tf.data` on every backend."""
+"""`tf.data` transformations for several devices, processes or batches per update, on every backend."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +10,19 @@ if TYPE_CHECKING:
 
 
 def share_rows(dataset: "tf.data.Dataset", num_shards: int, shard: int | None = None) -> "tf.data.Dataset":
-    """Let devices or processes share the rows of each batch evenly.
+    """Split the rows of each batch evenly among devices or processes.
 
-    Rows of padding fill each batch up to a multiple of `num_shards`. Without a token they change neither the
-    loss nor a gradient: `training.MaskedCrossentropy` is a mean over real tokens. All processes make the same
-    batches, so that each knows how far all are padded.
+    Each batch is first padded with rows of padding to a multiple of `num_shards`. These rows contain no
+    tokens, so they change neither loss nor gradients: `training.MaskedCrossentropy` is a mean over real
+    tokens. All processes must read the same batches, so that all pad equally.
 
     Args:
-        dataset: nested integers (b, t), and weights (b,).
-        num_shards: how many devices or processes share a batch.
-        shard: the one to keep the rows of, from 0; those of all if None.
+        dataset: Nested integers (b, t), and weights (b,).
+        num_shards: Number of devices or processes that share a batch.
+        shard: Index of the shard to keep. Defaults to None, all rows.
 
     Returns:
-        The same structure with other rows.
+        A dataset of the same structure.
     """
     import tensorflow as tf
 
@@ -37,34 +37,32 @@ def share_rows(dataset: "tf.data.Dataset", num_shards: int, shard: int | None = 
 
     @tf.autograph.experimental.do_not_convert
     def share_batch(*batch: Any) -> Any:
-        # A batch that is not a tuple comes as the only argument.
+        # A batch that is not a tuple is the only argument.
         return tf.nest.map_structure(share, batch if len(batch) > 1 else batch[0])
 
     return dataset.map(share_batch)
 
 
 def weigh_updates(dataset: "tf.data.Dataset", num_batches: int, pad_id: int) -> "tf.data.Dataset":
-    """Weight each token, for an optimizer that accumulates the gradients of several batches.
+    """Add a weight per token, so that gradient accumulation equals one large batch.
 
-    `gradient_accumulation_steps` of a Keras optimizer takes the mean of the gradients of so many batches.
-    Batches of sentences have different numbers of tokens, and the mean of their means is not the mean over
-    all tokens: a token of a small batch would count for more. This looks at all batches of an update and
-    gives each token the weight `num_batches / number of their tokens`. With a loss that adds up what is
-    weighted, an update is exactly that of one batch with all their rows.
+    A Keras optimizer with `gradient_accumulation_steps` averages the gradients of several batches. Batches
+    have different numbers of tokens, so tokens of small batches would count more. This gives every token of
+    an update the weight `num_batches / number of its tokens`; with a loss that sums weighted tokens, the
+    update is exactly that of one batch with all rows.
 
-    The batches that are left at the end of an epoch, fewer than `num_batches`, are left out, so that each
-    update of the optimizer is one group.
+    Batches left at the end of an epoch, fewer than `num_batches`, are dropped.
 
     Args:
-        dataset: inputs and labels `(b, t)`.
-        num_batches: how many batches make an update.
-        pad_id: the label that is padding.
+        dataset: Inputs and labels `(b, t)`.
+        num_batches: Number of batches per update.
+        pad_id: Label of padding.
 
     Returns:
         Inputs, labels and weights, float32 (b,).
 
     Raises:
-        InputError: the dataset has fewer batches than an update.
+        InputError: If the dataset has fewer than `num_batches` batches.
     """
     import tensorflow as tf
 

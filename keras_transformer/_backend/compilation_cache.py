@@ -1,4 +1,4 @@
-"""What a compiler keeps on the disk, so that the next process need not compile it again."""
+"""Persistent compilation cache."""
 
 import os
 from pathlib import Path
@@ -7,18 +7,17 @@ import keras
 
 
 def keep_compilations() -> Path | None:
-    """Let JAX keep compiled functions in the user's cache directory, unless it was told where, or not to.
+    """Enable JAX's persistent compilation cache in the user's cache directory.
 
-    Not in a run's directory: runs of like models share what they compile, and a run is copied and published,
-    which an executable of one machine should not be. Not in the current directory, which may be a repository.
-    JAX's own settings win: `JAX_COMPILATION_CACHE_DIR`, `JAX_ENABLE_COMPILATION_CACHE=false`, and what
-    `jax.config` was given. It keeps what took a second or more, and names an entry by the program, the
-    versions, the device and the flags, so an old entry is never taken for another program's.
+    JAX's own settings take precedence: `JAX_COMPILATION_CACHE_DIR`, `JAX_ENABLE_COMPILATION_CACHE=false` and
+    `jax.config`. JAX caches what took a second or more to compile; its keys include program, versions, device
+    and flags. A run's directory would be the wrong place: it may be published, and cached executables belong
+    to one machine.
 
     Returns:
-        The directory; None where another one was set, or nothing is kept. TensorFlow keeps what XLA compiled
-        only by an environment variable that it reads when it is imported,
-        `TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=...`, and torch has a cache by itself.
+        The cache directory, or None if another one is set, caching is off, or the backend is not JAX.
+        TensorFlow has an XLA cache only through the environment variable
+        `TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=...`, read at import; torch always caches.
     """
     if keras.backend.backend() != "jax":
         return None
@@ -27,12 +26,12 @@ def keep_compilations() -> Path | None:
     if jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
         return None
     try:
-        # By the XDG base directory specification a path that is not absolute is left aside.
+        # The XDG base directory specification ignores relative paths.
         home = Path(os.environ.get("XDG_CACHE_HOME", ""))
         directory = (home if home.is_absolute() else Path.home() / ".cache") / "keras_transformer" / "jax"
-        # An entry is code that will run: nobody else may write one.
+        # Entries are executed, so no other user may write to the directory.
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (OSError, RuntimeError):  # a container without a home, or one that cannot be written
+    except (OSError, RuntimeError):  # no home directory, or not writable
         return None
     if not os.access(directory, os.W_OK):
         return None

@@ -1,4 +1,4 @@
-"""The compiler of each backend: TensorFlow's graphs, XLA, JAX's `jit`. Torch runs functions as they are."""
+"""Compilers of the backends: TensorFlow graphs, XLA and JAX's `jit`. Torch runs functions uncompiled."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +12,18 @@ Output = TypeVar("Output")
 
 
 def _in_compiler() -> bool:
-    """Return whether what is traced now goes to XLA, so that every size is known when it is compiled."""
-    # That is so with JAX, and in a graph of TensorFlow that is made for `jit_compile`, even if a size is not
-    # known while it is traced.
+    """Return whether the current trace is compiled by XLA, which knows every size at compile time."""
+    # True on JAX, and in a TensorFlow graph for `jit_compile`, whose sizes may be unknown during tracing.
     if keras.backend.backend() != "tensorflow":
         return keras.backend.backend() == "jax"
     import tensorflow as tf
-    from tensorflow.python.ops import control_flow_util  # nothing public tells of `jit_compile`
+    from tensorflow.python.ops import control_flow_util  # no public API reports `jit_compile`
 
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
 
 
 def _only_processors() -> bool:
-    """Return whether TensorFlow is the backend and has no device but processors."""
+    """Return whether the backend is TensorFlow and all its devices are CPUs."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
@@ -33,18 +32,18 @@ def _only_processors() -> bool:
 
 
 def compiles_each_shape() -> bool:
-    """Return whether a step of training is compiled again for each shape of a batch."""
+    """Return whether the training step is compiled again for each batch shape."""
     return keras.backend.backend() == "jax"
 
 
 def begins_datasets_early() -> bool:
-    """Return whether Keras begins a dataset once before the first epoch, to see what its batches are like."""
+    """Return whether Keras starts iterating a dataset before the first epoch, to inspect a batch."""
     return keras.backend.backend() != "tensorflow"
 
 
 def build_optimizer(model: keras.Model) -> None:
-    """Make the variables of an optimizer that a graph of TensorFlow is about to use."""
-    # A first step that makes them is traced twice.
+    """Create the optimizer's variables before TensorFlow traces the first step."""
+    # A first step that creates them would be traced twice.
     if keras.backend.backend() == "tensorflow" and not model.optimizer.built:
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
@@ -55,21 +54,21 @@ def compile_function(
     variables: Sequence[keras.Variable] = (),
     inputs: Sequence[tuple[Shape, str]] | None = (((None, None), "int32"),),
 ) -> Callable[..., Output]:
-    """Compile a function; torch, which compiles nothing, gets the function itself.
+    """Compile a function; on torch, return it unchanged.
 
     Args:
-        function: takes tensors and returns tensors.
-        variables: of the models that it uses, so that what changes later is seen.
-        inputs: the shape and dtype of each tensor that it takes, one matrix of token ids if not given; None
-            for nests of any tensors.
+        function: Function from tensors to tensors.
+        variables: Variables that the function reads, so that later changes take effect.
+        inputs: Shape and dtype of each argument. Defaults to one matrix of token ids. None for any nested
+            tensors.
 
     Returns:
-        A function that returns the same.
+        A function with the same results.
     """
     if keras.backend.backend() == "jax":
         import jax
 
-        # The values of the variables are handed in at each call: JAX would keep those of the first.
+        # Values are passed at each call, because JAX would keep those of the first call as constants.
         @jax.jit
         def compiled(values: list[Tensor], *arguments: Any) -> Output:
             with keras.StatelessScope(zip(variables, values, strict=True)):
@@ -81,23 +80,24 @@ def compile_function(
     import tensorflow as tf
 
     if inputs is None:
-        # What changes between calls is left free, after a few traces.
+        # After a few traces, sizes that change between calls become unknown sizes.
         return tf.function(function, autograph=False, reduce_retracing=True)
-    # One graph in which the sizes stay free, where JAX compiles for each shape.
+    # One graph with unknown sizes; JAX compiles for each shape.
     signature = [tf.TensorSpec(*each) for each in inputs]
     return tf.function(function, input_signature=signature, autograph=False)
 
 
 @contextlib.contextmanager
 def quick_start(num_texts: int) -> Iterator[None]:
-    """Answer a single text without TensorFlow's optimization of the graph.
+    """Skip TensorFlow's graph optimization inside the context if there is only one text.
 
-    With `saved_models/multi30k_en_de` it takes 0.7 s before the first answer, and gains 0.02 s with each.
+    With `saved_models/multi30k_en_de` optimization takes 0.7 s before the first output and saves 0.02 s with
+    each.
     """
     if num_texts != 1:
         yield
         return
-    import tensorflow as tf  # with any backend, since an export runs on TensorFlow
+    import tensorflow as tf  # on any backend, because exports run on TensorFlow
 
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     try:

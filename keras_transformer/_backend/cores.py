@@ -1,6 +1,6 @@
-"""Training on the cores of a processor, each on a part of each batch; on TensorFlow.
+"""Training on all CPU cores, each on a part of each batch (TensorFlow).
 
-Measured on two idle cores, milliseconds of a step with and without: `small` 559 and 612, 1,061 and 1,205,
+Milliseconds per step with and without, measured on two idle cores: `small` 559 and 612, 1,061 and 1,205,
 1,106 and 1,409; `base` 858 and 974, 1,829 and 2,129, 1,784 and 2,132.
 """
 
@@ -16,12 +16,12 @@ from keras import ops
 from keras_transformer.errors import InputError
 from keras_transformer.types import Tensor
 
-# From labels `(b, t)`, the label of padding, and sample weights or None, to how much each token counts.
+# Function of labels `(b, t)`, the padding label, and sample weights or None, to the weight of each token.
 TokenWeights: TypeAlias = Callable[[Tensor, int, Tensor | None], Tensor]
 
 
-class _Part(NamedTuple):
-    """The rows of a batch that one core trains on."""
+class _BatchPart(NamedTuple):
+    """Rows of a batch that one core trains on."""
 
     x: Tensor | dict[str, Tensor]
     y: Tensor
@@ -31,19 +31,21 @@ class _Part(NamedTuple):
 def train_on_cores(
     kinds: Sequence[type[keras.Model]], token_weights: TokenWeights
 ) -> AbstractContextManager[None]:
-    """Claim all cores now, and let each train on a part of each batch as long as the context lasts.
+    """Train on all CPU cores inside the returned context, each on a part of each batch.
 
-    A step is that of the whole batch to rounding, since each part counts as much as its tokens.
+    A step equals that of the whole batch up to rounding, because each part is weighted by its tokens. The
+    cores are claimed at once and for the rest of the process.
 
     Args:
-        kinds: classes of models; their losses have `pad_id` and `normalize`, as `MaskedCrossentropy`.
-        token_weights: computes how much each token counts.
+        kinds: Classes of the models to train. Their losses must have `pad_id` and `normalize`, as
+            `MaskedCrossentropy` does.
+        token_weights: Function that returns the weight of each token.
 
     Returns:
-        A context manager, in which models of these classes train in parts.
+        A context manager.
 
     Raises:
-        InputError: if TensorFlow has begun to compute with other threads.
+        InputError: If TensorFlow has already started with other thread settings.
     """
     return _trained_in_parts(_claim_cores(), kinds, token_weights)
 
@@ -53,10 +55,9 @@ def _trained_in_parts(
     num_parts: int, kinds: Sequence[type[keras.Model]], token_weights: TokenWeights
 ) -> Iterator[None]:
     def train_step(model: keras.Model, data: tuple[Any, ...]) -> dict[str, Tensor]:
-        return _train_step(model, _parts_of(num_parts, data), token_weights)
+        return _train_step(model, _split_batch(num_parts, data), token_weights)
 
-    # The step of the classes themselves, so that no other file knows of parts. The threads are the
-    # process's, too, whatever model trains.
+    # Sets `train_step` on the classes, so that no other file handles parts. Threads are per process, too.
     for kind in kinds:
         kind.train_step = train_step
     try:
@@ -67,10 +68,10 @@ def _trained_in_parts(
 
 
 def _claim_cores() -> int:
-    """Make TensorFlow run each operation on one core, and as many at a time as there are; return how many."""
+    """Make TensorFlow run each operation on one core, one operation per core; return the number of cores."""
     import tensorflow as tf
 
-    # TensorFlow cannot take this back. It is not the default, since searches then run on one core.
+    # TensorFlow cannot undo this. It is not the default, because searches then run on one core.
     num_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threading = tf.config.threading
     if (1, num_cores) != (
@@ -88,13 +89,13 @@ def _claim_cores() -> int:
     return num_cores
 
 
-def _parts_of(num_parts: int, data: tuple[Any, ...]) -> list[_Part]:
-    """Cut a batch into parts; some are empty where there are too few examples."""
+def _split_batch(num_parts: int, data: tuple[Any, ...]) -> list[_BatchPart]:
+    """Split a batch into parts; some are empty if there are too few examples."""
     batch = keras.utils.unpack_x_y_sample_weight(data)
     num_examples = _num_examples(batch)
     bounds = [number * num_examples // num_parts for number in range(num_parts + 1)]
     return [
-        _Part(
+        _BatchPart(
             *keras.tree.map_structure(
                 lambda rows, start=start, end=end: None if rows is None else rows[start:end], batch
             )
@@ -107,20 +108,22 @@ def _num_examples(batch: tuple[Any, ...]) -> Tensor:
     return ops.shape(next(rows for rows in keras.tree.flatten(batch) if rows is not None))[0]
 
 
-def _train_step(model: keras.Model, parts: Sequence[_Part], token_weights: TokenWeights) -> dict[str, Tensor]:
-    """Do what Keras's `train_step` does, and return the metrics."""
+def _train_step(
+    model: keras.Model, parts: Sequence[_BatchPart], token_weights: TokenWeights
+) -> dict[str, Tensor]:
+    """Do what Keras's `train_step` does, on parts of the batch; return the metrics."""
     import tensorflow as tf
 
-    # The parts are chains of operations in one graph: with one thread for each operation and one chain for
-    # each core, no core waits for the others before all gradients are there. With two threads for each
-    # operation a step of a small model took 600 ms where half of it with one thread took 530, since threads
-    # wait for each other at the end of each of some thousand operations.
+    # The parts are independent chains of operations in one graph, so that with one thread per operation each
+    # core computes one chain, and waits for the others only when all gradients are needed. Two threads per
+    # operation wait for each other after each of some thousand operations: a step of a small model took 600
+    # ms, where half of it with one thread took 530 ms.
     with tf.GradientTape() as tape:
         predictions = [model(part.x, training=True) for part in parts]
         losses = [
             share * model.compute_loss(part.x, part.y, y_pred, part.sample_weight, training=True)
             for share, part, y_pred in zip(
-                _shares(model.loss, parts, token_weights), parts, predictions, strict=True
+                _loss_factors(model.loss, parts, token_weights), parts, predictions, strict=True
             )
         ]
         loss = sum(losses[1:], start=losses[0])
@@ -137,8 +140,10 @@ def _train_step(model: keras.Model, parts: Sequence[_Part], token_weights: Token
     return results
 
 
-def _shares(loss: keras.losses.Loss, parts: Sequence[_Part], token_weights: TokenWeights) -> list[Tensor]:
-    """Return the factors with which the losses of the parts add up to the batch's."""
+def _loss_factors(
+    loss: keras.losses.Loss, parts: Sequence[_BatchPart], token_weights: TokenWeights
+) -> list[Tensor]:
+    """Return the factor of each part's loss in the loss of the batch."""
     if not (hasattr(loss, "pad_id") and hasattr(loss, "normalize")):
         raise ValueError(
             "A batch is trained in parts only with a loss that says how much each counts, such as "
@@ -148,6 +153,6 @@ def _shares(loss: keras.losses.Loss, parts: Sequence[_Part], token_weights: Toke
         return [ops.ones(()) for _ in parts]
     totals = [ops.sum(token_weights(part.y, loss.pad_id, part.sample_weight)) for part in parts]
     whole = sum(totals[1:], start=totals[0])
-    # The loss of a batch without a token is 0, not NaN.
+    # The loss of a batch without tokens is 0, not NaN.
     whole = ops.where(ops.equal(whole, 0), ops.ones_like(whole), whole)
     return [total / whole for total in totals]

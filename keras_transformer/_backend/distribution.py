@@ -1,4 +1,4 @@
-"""Engines that train on several devices, by the backend that has each."""
+"""Training on several devices: the engines of each backend."""
 
 import os
 from collections.abc import Mapping
@@ -17,11 +17,11 @@ ENGINES = {
     "data_parallel": "jax",
     "model_parallel": "jax",
 }
-"""The backend of each engine."""
+"""Backend of each engine."""
 
 
 def check_engine(engine: str) -> None:
-    """Raise ValueError for an unknown engine, and InputError for one of another backend."""
+    """Raise ValueError for an unknown engine, InputError for an engine of another backend."""
     check_choice(tuple(ENGINES), engine=engine)
     if keras.backend.backend() != ENGINES[engine]:
         raise InputError(
@@ -33,12 +33,12 @@ def check_engine(engine: str) -> None:
 def device_scope(
     engine: str, model_shards: int, split_axes: Mapping[str, tuple[str | None, ...]]
 ) -> AbstractContextManager[object]:
-    """Return the scope in which a backend's engine spreads what is made.
+    """Return the scope in which an engine distributes new variables.
 
     Args:
-        engine: one of those of several devices.
-        model_shards: for "model_parallel", the number of parts of a large weight.
-        split_axes: for "model_parallel", "model" or None for each axis of a weight, by its path.
+        engine: One of `ENGINES` for several devices.
+        model_shards: Number of parts of a large weight, for `model_parallel`.
+        split_axes: "model" or None for each axis of a weight, by the weight's path, for `model_parallel`.
 
     Returns:
         A context manager.
@@ -50,7 +50,7 @@ def device_scope(
     import tensorflow as tf
 
     if engine == "mirrored":
-        # All graphics cards, or else all logical CPU devices, of which there is mostly one.
+        # All GPUs, else all logical CPU devices, usually one.
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         return tf.distribute.MirroredStrategy([device.name for device in devices]).scope()
     name = os.environ.get("TPU_NAME", "")
@@ -80,14 +80,17 @@ def _model_parallel(
 
 
 def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
-    """Return how the rows of each batch are shared: a number of shares, and which is kept, or None for all.
+    """Return how the rows of each batch are split among devices and processes.
+
+    Returns:
+        Pairs of the number of shards and the shard to keep, None for all.
 
     Raises:
-        InputError: if Keras cannot train the model under its strategy.
+        InputError: If Keras cannot train the model under its strategy.
     """
     strategy = getattr(model, "distribute_strategy", None)
     if type(strategy).__name__ in ("MultiWorkerMirroredStrategy", "CollectiveAllReduceStrategy"):
-        # Keras 3 takes it, and then fails with an error of its own.
+        # Keras 3 accepts this strategy, but fails later with an unclear error.
         raise InputError(
             "Keras 3 cannot train under tf.distribute.MultiWorkerMirroredStrategy. For several hosts use the "
             "JAX backend: KERAS_BACKEND=jax, keras.distribution.initialize() in each process, and "
@@ -100,16 +103,15 @@ def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
         return []
     import jax
 
-    # Each process hands in its rows of a batch that all devices share.
+    # Each process provides its rows of a batch that all devices share.
     filled = (len(keras.distribution.list_devices()), None)
     return [filled, (jax.process_count(), jax.process_index())] if jax.process_count() > 1 else [filled]
 
 
 def sum_over_replicas(value: Tensor) -> Tensor:
-    """Add up a scalar that each replica has of its own part of the batch; one replica keeps its own."""
-    # A mean over a global batch is each replica's sum divided by the count of all: Keras adds up the
-    # gradients of the replicas. JAX needs none of this, since its arrays are global, and torch has one
-    # replica in a process.
+    """Return the sum of a scalar over all replicas, such as the number of tokens in the global batch."""
+    # Keras sums the gradients of the replicas, so each replica must divide by the count of the whole batch.
+    # JAX's arrays are global, and torch has one replica per process, so neither needs the sum.
     if keras.backend.backend() != "tensorflow":
         return value
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Formulas of layers that one backend computes in fewer operations, or more exactly, in another way."""
+"""Normalization, dropout and position angles, computed faster or more exactly on some backends."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from keras_transformer._backend.random import _random_bits
 from keras_transformer.types import Tensor
 
 _NUM_VALUES = 2**8
-_BLOCK = 2**12
+_POSITION_BLOCK = 2**12
 
 
 def layer_normalization(
@@ -23,37 +23,37 @@ def layer_normalization(
     """Compute `(inputs - mean) / sqrt(variance + epsilon) * gamma + beta` (Ba et al. 2016, equation 4).
 
     Args:
-        inputs: of any shape, whose last axis `d` is normalized, in float32 at least.
+        inputs: Any shape; the last axis `d` is normalized, in float32 or float64.
         gamma: `(d,)`.
         beta: `(d,)`.
-        epsilon: what is added to the variance.
-        dtype: of the outputs.
-        training: whether a gradient follows.
+        epsilon: Constant added to the variance.
+        dtype: Dtype of the outputs.
+        training: Whether gradients will be computed.
 
     Returns:
-        The outputs, or None where Keras's own layer is as fast.
+        The outputs, or None if Keras's layer is as fast.
     """
     if keras.backend.backend() != "tensorflow":
         return None
 
     def standardized(rows: Tensor) -> tuple[Tensor, Tensor]:
-        # Nine operations with `gamma` and `beta`; Keras's own layer has thirteen, and one row pays for each.
+        # Nine operations with `gamma` and `beta`, Keras's layer has thirteen; for few rows each one counts.
         centered = rows - ops.mean(rows, axis=-1, keepdims=True)
         inverse = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)  # (r, 1)
         return centered * inverse, inverse
 
-    # The gradient is written out, half as many operations as TensorFlow derives, which runs each alone.
+    # An explicit gradient needs half as many operations as TensorFlow's derived one.
     @ops.custom_gradient
     def normalized(rows: Tensor, gamma: Tensor, beta: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         standard, inverse = standardized(rows)
 
         def gradient(upstream: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             product = upstream * standard
-            # The means over a row of what reaches it through `gamma`.
+            # Row means of the gradients that arrive through `gamma`.
             weights = gamma[:, None] / gamma.shape[0]
             mean, mean_product = ops.matmul(upstream, weights), ops.matmul(product, weights)  # (r, 1)
-            of_rows = (upstream * gamma - mean - standard * mean_product) * inverse
-            return of_rows, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
+            row_gradients = (upstream * gamma - mean - standard * mean_product) * inverse
+            return row_gradients, ops.sum(product, axis=0), ops.sum(upstream, axis=0)
 
         return standard * gamma + beta, gradient
 
@@ -65,16 +65,16 @@ def layer_normalization(
     return ops.cast(ops.reshape(outputs, shape_of(inputs)), dtype)
 
 
-def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
-    """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits for each number.
+def fast_dropout(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
+    """Compute `where(uniform >= rate, inputs, 0) / (1 - rate)` with 8 random bits per number.
 
     Args:
-        inputs: of any shape.
-        rate: the probability with which a number is dropped.
-        seed_generator: gives the two integers that the bits come from.
+        inputs: Any shape.
+        rate: Probability of dropping a number.
+        seed_generator: Generator of the seed, two integers.
 
     Returns:
-        The outputs, or None where Keras's own dropout is as fast, or a rate has no 8 bits.
+        The outputs, or None if Keras's dropout is as fast, or the rate too high for 8 bits.
     """
     if keras.backend.backend() != "tensorflow" or not 0 < rate < 1 - 1 / _NUM_VALUES:
         return None
@@ -83,31 +83,31 @@ def drop(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator
     seed = seed_generator.next()
     shape = shape_of(inputs)
     size = tf.reduce_prod(shape)
-    # On TensorFlow most of the time of dropout goes into drawing a float32 for each number. A rate lies
-    # between two neighbouring multiples of 1/256; each call draws which of them it takes, so that every
-    # number is dropped with the probability `rate`, and the expectation is exact.
-    # Eight numbers from two words, and two words for the share of the calls that drop a little more.
+    # On TensorFlow most of dropout's time is spent on drawing a float32 per number; 8 bits allow only rates
+    # that are multiples of 1/256. Each call draws one of the two multiples next to `rate`, so that every
+    # number is dropped with probability `rate`.
+    # Eight numbers need two words; two more words choose the multiple.
     bits = _random_bits((size + 7) // 8 * 2 + 2, seed)
     share = tf.cast(tf.bitcast(bits[-2], tf.uint16)[0], "float32") / 2**16  # in [0, 1)
     num_dropped = tf.cast(tf.cast(rate * _NUM_VALUES, "float32") + share, "int32")
     values = tf.reshape(tf.bitcast(bits, tf.uint8), (-1,))
     keep = tf.reshape(values[:size], shape) >= tf.cast(num_dropped, "uint8")
-    # A product is one operation in each direction, where `where` and the scaling are two slow ones.
+    # One product per direction; `where` and a scaling would be two slow operations.
     return inputs * (ops.cast(keep, inputs.dtype) * (1 / (1 - rate)))
 
 
 def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArray[np.float64]) -> Tensor:
-    """Compute `(start + arange(length))[:, None] * rates`, and leave full turns away.
+    """Compute `(start + arange(length))[:, None] * rates`, modulo full turns.
 
     Args:
-        start: the first position, at least 0 and below 2^24.
-        length: how many there are, `t`.
-        rates: float64 `(waves,)`, radians from one position to the next.
+        start: First position, at least 0 and below 2^24.
+        length: Number of positions, `t`.
+        rates: float64 `(waves,)`, radians per position.
 
     Returns:
-        float32 angles `(t, waves)`, each an error of about 1e-6 from the true one, modulo `2 * pi`.
+        float32 angles `(t, waves)`, each with an error of about 1e-6, modulo `2 * pi`.
     """
-    # In float32 `sin(p * rate)` would lose a digit with every digit of `p`.
+    # In float32, `sin(p * rate)` loses one digit of precision with every digit of `p`.
     if isinstance(start, int) and isinstance(length, int):
         angles = np.arange(start, start + length)[:, None] * rates
         turns = np.floor(angles / (2 * math.pi)) * (2 * math.pi)
@@ -116,11 +116,13 @@ def position_angles(start: Tensor | int, length: Tensor | int, rates: npt.NDArra
     if isinstance(start, int) and keras.backend.backend() == "tensorflow" and not _in_compiler():
         angles = ops.cast(positions, "float64") * rates
         return ops.cast(angles - ops.floor(angles / (2 * math.pi)) * (2 * math.pi), "float32")
-    # Without float64, which JAX, TPUs and LiteRT lack: as fractions of a turn in integers of 32 bits, which
-    # wrap around after one turn. A position is split into two parts of 12 bits, so that the error of a rate,
-    # half of 2^-32, grows to 2^-20 of a turn at most.
+    # JAX, TPUs and LiteRT lack float64. Fractions of a turn in 32-bit integers wrap around after one turn. A
+    # position is split into two parts of 12 bits, so that the error of a rate, half of 2^-32, grows to 2^-20
+    # of a turn at most.
     turns = rates / (2 * math.pi)
-    units = (np.round(part % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF for part in (turns, turns * _BLOCK))
+    units = (
+        np.round(part % 1.0 * 2**32).astype("int64") & 0xFFFFFFFF for part in (turns, turns * _POSITION_BLOCK)
+    )
     near, far = (ops.convert_to_tensor(part.astype("uint32").view("int32")) for part in units)
-    fractions = positions % _BLOCK * near + positions // _BLOCK * far
+    fractions = positions % _POSITION_BLOCK * near + positions // _POSITION_BLOCK * far
     return ops.cast(fractions, "float32") * (2 * math.pi / 2**32)

@@ -1,4 +1,4 @@
-"""Sizes, rows and largest numbers of tensors, in few operations."""
+"""Tensor sizes, row lookup, row assignment and top-k, in few operations."""
 
 from collections.abc import Callable
 
@@ -10,38 +10,38 @@ from keras import ops
 from keras_transformer.types import Tensor
 
 _LOWEST = -3e38  # below every score, even that of a token that is not allowed
-_BLOCK = 64
-_BLOCKS = range(32, 129)
+_BLOCK_SIZE = 64
+_BLOCK_SIZES = range(32, 129)
 _BLOCK_BYTES = 2**24
 
 
 def shape_of(x: Tensor) -> tuple[Tensor | int, ...]:
-    """Return the sizes of a tensor, integers where they are known, as `ops.shape` does."""
+    """Return the sizes of a tensor, integers where they are known, as `ops.shape`."""
     known = tuple(x.shape)
     if None not in known or keras.backend.backend() != "tensorflow" or isinstance(x, keras.KerasTensor):
         return known
     import tensorflow as tf
 
-    sizes = tf.unstack(tf.shape(x))  # `ops.shape` slices each unknown one out, four operations each
+    sizes = tf.unstack(tf.shape(x))  # `ops.shape` needs four operations per unknown size
     return tuple(sizes[axis] if size is None else size for axis, size in enumerate(known))
 
 
 def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
-    """Take rows, as TensorFlow's `gather` does, for indices that exist.
+    """Look up rows by valid indices, as TensorFlow's `gather`.
 
     Args:
-        values: `(m, any)`; with one batch dimension `(b, m)` or `(b, m, any)`, all sizes after the batch
-            known, or the last one open.
-        indices: integers of any shape, at least 0 and below `m`; with one batch dimension `(b, n)`.
-        batch_dims: 0, or 1 for indices of each row.
+        values: `(m, any)`; with `batch_dims=1`, `(b, m)` or `(b, m, any)`, where all sizes after the batch
+            are known, or all but the last.
+        indices: Integers of any shape, at least 0 and below `m`; with `batch_dims=1`, `(b, n)`.
+        batch_dims: 0, or 1 for separate indices per row.
 
     Returns:
-        The rows, of the shape of the indices and then that of a row.
+        The rows, of the shape of the indices followed by the shape of a row.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # `ops.take` first looks for negative indices, several operations more in every step.
+        # `ops.take` handles negative indices, with several more operations in every step.
         return tf.gather(ops.convert_to_tensor(values), indices, batch_dims=batch_dims)
     if not batch_dims:
         return ops.take(values, indices, axis=0)
@@ -52,11 +52,11 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
 
 
 def assign_rows(variable: keras.Variable, rows: Callable[[slice], npt.NDArray[np.float32]]) -> None:
-    """Give a large variable its values, some rows at a time, so that there is no copy of all.
+    """Assign a large variable block by block, without a second copy in memory.
 
     Args:
-        variable: of the shape `(n, m)`.
-        rows: a function of a slice of `range(n)` that returns the values of these rows.
+        variable: A variable of shape `(n, m)`.
+        rows: Function from a slice of `range(n)` to the values of these rows.
     """
     num_rows, width = variable.shape
     step = max(1, _BLOCK_BYTES // (4 * width))
@@ -69,7 +69,7 @@ def _write_rows(variable: keras.Variable, block: slice, values: Tensor) -> None:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # `variable[block].assign` reads the variable first, and what is being read is copied to be written.
+        # `variable[block].assign` reads the variable first, which makes the write copy it.
         tf.raw_ops.ResourceStridedSliceAssign(
             ref=variable.value.handle, begin=[block.start], end=[block.stop], strides=[1], value=values
         )
@@ -78,36 +78,35 @@ def _write_rows(variable: keras.Variable, block: slice, values: Tensor) -> None:
     else:
         import jax
 
-        # Its arrays never change, but an operation may write into the memory of one that is given away.
+        # JAX arrays are immutable, but a donated array's memory may be reused for the result.
         write = jax.jit(jax.lax.dynamic_update_slice, donate_argnums=0)
         variable.assign(write(variable.value, values, (block.start, 0)))
 
 
 def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
-    """Find the largest numbers; of equal ones those with the lower index come first.
+    """Return the largest numbers and their indices; among equal numbers, lower indices come first.
 
     Args:
         values: float32 `(r, v)`.
-        num: how many, `m`, at most `v`; None for one, in passes without a sort.
+        num: How many, `m`, at most `v`. Defaults to one, found without a sort.
 
     Returns:
         The numbers, largest first, and their int32 indices, both `(r, m)`.
     """
     if num is None:
         return ops.max(values, axis=-1, keepdims=True), _first_largest(values)
-    # Over a vocabulary of 32,000 the operation of TensorFlow and XLA takes five times as long as this. The
-    # `m` largest numbers lie in the `m` blocks with the largest maxima, so that only these blocks are
-    # searched, and a maximum is fast.
+    # For a vocabulary of 32,000, top_k of TensorFlow and XLA takes five times as long as this. The `m`
+    # largest numbers are in the `m` blocks with the largest maxima, so only these blocks are searched.
     width = values.shape[1]
-    if width is None or width < 4 * _BLOCK * num:
+    if width is None or width < 4 * _BLOCK_SIZE * num:
         return _top_k(values, num)
-    divisors = [size for size in _BLOCKS if width % size == 0]
-    block = min(divisors, key=lambda size: abs(size - _BLOCK), default=_BLOCK)
+    divisors = [size for size in _BLOCK_SIZES if width % size == 0]
+    block = min(divisors, key=lambda size: abs(size - _BLOCK_SIZE), default=_BLOCK_SIZE)
     if width % block:
         values = ops.pad(values, [[0, 0], [0, -width % block]], constant_values=_LOWEST)
     num_blocks = -(-width // block)
     _, blocks = _top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
-    # In their own order again, so that of equal numbers the first is found first.
+    # Sorted, so that among equal numbers the first is found first.
     blocks = ops.sort(blocks, axis=-1)  # (r, m)
     offsets = ops.arange(shape_of(values)[0], dtype="int32")[:, None] * num_blocks
     candidates = take(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
@@ -120,13 +119,12 @@ def _first_largest(values: Tensor) -> Tensor:
         return ops.cast(ops.argmax(values, axis=-1, keepdims=True), "int32")
     import tensorflow as tf
 
-    # `ops.argmax` first tells -0.0 from 0.0 by the bits of a number: several operations more, which LiteRT
-    # does not have.
+    # `ops.argmax` distinguishes -0.0 from 0.0 with several more operations, which LiteRT lacks.
     return tf.argmax(values, axis=-1, output_type=tf.int32)[:, None]
 
 
 def _top_k(values: Tensor, num: int) -> tuple[Tensor, Tensor]:
-    if keras.config.backend() == "torch":  # whose operation keeps no order of equal numbers
+    if keras.config.backend() == "torch":  # torch's top_k does not order equal numbers by index
         indices = ops.argsort(ops.negative(values), axis=-1)[:, :num]
         return ops.take_along_axis(values, indices, axis=-1), ops.cast(indices, "int32")
     found, indices = ops.top_k(values, num)

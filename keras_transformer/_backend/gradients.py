@@ -1,4 +1,4 @@
-"""Gradients: numbers added at labels in place, and an order that a graph keeps."""
+"""Gradients: in-place addition at labels, and a fixed order of operations."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,12 +12,12 @@ from keras_transformer.types import Tensor
 def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     """Add a number at the label of each token.
 
-    On a processor this is in place, so `dense` must be the result of an operation that nothing else uses.
+    On CPU this is in place, so `dense` must be the result of an operation that nothing else uses.
 
     Args:
-        dense: `(b, t, v)`; not to be used any more.
-        labels: integers `(b, t, 1)`.
-        values: `(b, t, 1)`, of the dtype of `dense`.
+        dense: `(b, t, v)`; must not be used afterwards.
+        labels: Integers `(b, t, 1)`.
+        values: `(b, t, 1)`, in the dtype of `dense`.
 
     Returns:
         `(b, t, v)`.
@@ -26,12 +26,12 @@ def add_at_labels(dense: Tensor, labels: Tensor, values: Tensor) -> Tensor:
     size = dense.shape[-1]
     offsets = ops.arange(ops.shape(flat_labels)[0], dtype="int32") * size + flat_labels
     flat, flat_values = ops.reshape(dense, (-1,)), ops.reshape(values, (-1,))
-    # TensorFlow's scatter copies all of a tensor that is as large as the logits.
+    # TensorFlow's scatter would copy `dense`, which is as large as the logits.
     if _only_processors() and not _in_compiler():
         flat = _add_in_place(flat, offsets, flat_values)
     else:
         flat = ops.scatter_update(flat, offsets[:, None], flat_values, reduction="add")
-    # Not the shape of `dense`, which would be kept for it.
+    # Using the shape of `dense` would keep `dense` in memory.
     return ops.reshape(flat, (*ops.shape(labels)[:-1], size))
 
 
@@ -40,7 +40,7 @@ def _add_in_place(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
 
     @tf.custom_gradient
     def added(flat: Tensor, values: Tensor) -> tuple[Tensor, Callable[..., tuple[Tensor, Tensor]]]:
-        """Give the sum, and the gradient that TensorFlow's own operation lacks."""
+        """Return the sum, and the gradient that TensorFlow's operation lacks."""
         rows, row_values = tf.reshape(flat, (-1, 1)), tf.reshape(values, (-1, 1))
         rows = tf.raw_ops.InplaceAdd(x=rows, i=offsets, v=row_values)
         return tf.reshape(rows, (-1,)), lambda upstream: (upstream, tf.gather(upstream, offsets))
@@ -49,23 +49,23 @@ def _add_in_place(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
 
 
 def finished(tensors: Sequence[Tensor | None], others: Sequence[Tensor] | None = None) -> list[Tensor | None]:
-    """Hand tensors on once all of them are computed, or once others are.
+    """Return tensors that are available only after all of them, or all of `others`, are computed.
 
     Args:
-        tensors: of any shapes; None stays None.
-        others: what has to be there first; None for the tensors themselves.
+        tensors: Tensors of any shapes, or None.
+        others: Tensors to wait for. Defaults to `tensors`.
 
     Returns:
-        The same numbers, those of embeddings with equal tokens added up.
+        The same values. Embedding gradients become dense, with rows of equal tokens summed.
     """
-    # The other backends order by value alone. In a graph of TensorFlow nothing else orders the update of one
-    # weight after the gradient of another that is computed from it: of 30 equal steps, four or five gave
-    # another gradient, so two runs were not the same.
+    # JAX and torch order operations by their data. In a TensorFlow graph nothing else orders the update of a
+    # weight after a gradient that is computed from it: of 30 equal steps, four or five had another gradient,
+    # so that two runs differed.
     if keras.backend.backend() != "tensorflow":
         return list(tensors)
     import tensorflow as tf
 
-    # TensorFlow keeps the gradient of an embedding as rows, whose squares Keras's Adam would take one by one.
+    # TensorFlow represents the gradient of an embedding as rows, with one row per occurrence of a token.
     dense = [None if tensor is None else tf.convert_to_tensor(tensor) for tensor in tensors]
     first = dense if others is None else others
     with tf.control_dependencies([tensor for tensor in first if tensor is not None]):

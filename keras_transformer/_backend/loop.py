@@ -1,4 +1,4 @@
-"""A decoding loop: weights that it reads once, and buffers that it writes position by position."""
+"""Decoding loops: weights that are read once, and buffers written position by position."""
 
 from collections.abc import Sequence
 
@@ -10,49 +10,48 @@ from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Tensor
 
 
-def weights_now(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
-    """Return weights and their values now, without a gradient on torch, for a `keras.StatelessScope`."""
-    return [(weight, _now(weight)) for layer in layers if layer is not None for weight in layer.weights]
+def snapshot_weights(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
+    """Return weights with copies of their current values, for a `keras.StatelessScope`."""
+    return [(weight, _snapshot(weight)) for layer in layers if layer is not None for weight in layer.weights]
 
 
-def _now(weight: keras.Variable) -> Tensor:
+def _snapshot(weight: keras.Variable) -> Tensor:
     backend, value = keras.backend.backend(), weight.value
-    # TensorFlow otherwise reads a variable again in each round of a loop, since another operation might have
-    # changed it.
+    # Otherwise TensorFlow reads a variable in every iteration of a loop, because it might have changed.
     if backend == "tensorflow":
         import tensorflow as tf
 
-        return tf.identity(value)  # what is no more than converted is still a variable
-    # torch assigns in place, so a value that is to stay is a copy.
+        return tf.identity(value)  # a conversion to a tensor would still read the variable
+    # torch assigns in place, so a fixed value must be a copy.
     return value.detach().clone() if backend == "torch" else value
 
 
 class PositionBuffer:
-    """Keys or values `(b, h, T * n, k)` of `n` hypotheses, a tensor that is written position by position."""
+    """Operations on a buffer of keys or values `(b, h, T * n, k)`, written position by position."""
 
     @staticmethod
     def may_grow(batch_size: Tensor | int) -> bool:
-        """Return whether a loop may make larger ones: in a graph of TensorFlow, where no size is known."""
+        """Return whether a loop can enlarge buffers: in a TensorFlow graph with unknown sizes."""
         return not isinstance(batch_size, int) and not _in_compiler()
 
     @staticmethod
     def make(shape: Sequence[Tensor | int], dtype: str) -> Tensor:
-        """Return zeros that share their memory with nothing else, where their size is not known."""
+        """Return zeros; if a size is unknown, in memory that no other tensor shares."""
         if keras.backend.backend() != "tensorflow" or all(isinstance(size, int) for size in shape):
             return ops.zeros(tuple(shape), dtype)
         import tensorflow as tf
 
-        # Two equal `zeros` of one graph would become one buffer; this operation is never merged.
+        # TensorFlow would merge two equal `zeros` of a graph into one buffer; it never merges `Empty`.
         return tf.raw_ops.Empty(shape=tf.stack(list(shape)), dtype=dtype, init=True)
 
     @staticmethod
     def slots(position: Tensor | int, buffer: Tensor, num_hypotheses: int) -> Tensor:
-        """Return where `write` writes; the same for all buffers of one size.
+        """Return the slots that `write` writes, the same for all buffers of one size.
 
         Args:
-            position: an integer scalar, `p`, below `T`.
+            position: Position, `p`, an integer scalar below `T`.
             buffer: `(b, h, T * n, k)`.
-            num_hypotheses: `n`.
+            num_hypotheses: Number of hypotheses per source, `n`.
         """
         position = ops.cast(position, "int32")
         if _writes_slices():
@@ -69,12 +68,12 @@ class PositionBuffer:
         Args:
             buffer: `(b, h, T * n, k)`.
             heads: `(b, n, h, k)`, of position `p`.
-            slots: where, from `slots`.
-            in_place: whether the buffer may be overwritten in a graph of TensorFlow. Whoever still holds the
-                old buffer then sees the new position: only the owner of a loop asks for it.
+            slots: Slots of the position, from `slots`.
+            in_place: Whether the buffer may be overwritten in a TensorFlow graph. Any other reference to the
+                old buffer then sees the change.
 
         Returns:
-            The buffer with this position.
+            The buffer including this position.
         """
         heads = ops.cast(heads, buffer.dtype)
         if _writes_slices():
@@ -84,18 +83,18 @@ class PositionBuffer:
 
         width = heads.shape[-1]
         matrix, rows = tf.reshape(buffer, (-1, width)), tf.reshape(heads, (-1, width))
-        # TensorFlow's scatter copies all of the buffer. The compilers of the other backends see for
-        # themselves what may be reused.
+        # TensorFlow's scatter copies the buffer. The compilers of the other backends detect by themselves
+        # that it can be reused.
         if in_place:
             matrix = tf.raw_ops.InplaceUpdate(x=matrix, i=slots, v=rows)
         else:
             matrix = tf.tensor_scatter_nd_update(matrix, slots[:, None], rows)
-        # The shape as one tensor: sizes one by one are several operations more in every step.
+        # The shape as one tensor: separate sizes would be several more operations in every step.
         written = tf.reshape(matrix, tf.shape(buffer))
-        written.set_shape(buffer.shape)  # what is known of it; `ensure_shape` would be one operation more
+        written.set_shape(buffer.shape)  # the known sizes; `ensure_shape` would add an operation
         return written
 
 
 def _writes_slices() -> bool:
-    """Return whether a slice is written without a copy of the rest: not in a graph of TensorFlow itself."""
+    """Return whether a slice can be written without copying the rest: not in TensorFlow without XLA."""
     return keras.backend.backend() != "tensorflow" or _in_compiler()

@@ -1,4 +1,4 @@
-"""Random bits from a counter, the same on every backend, for dropout and for sampling."""
+"""Random bits from a counter, the same on every backend, for dropout and sampling."""
 
 from functools import partial
 
@@ -9,69 +9,70 @@ from keras import ops
 from keras_transformer._backend.compiler import _only_processors, compile_function
 from keras_transformer.types import Shape, Tensor
 
-# A word is a hash of its number and of a key of two words, each step of which is "lowbias32" (Wellons 2018),
-# a permutation of 32 bits that was found by search. So a seed gives the same numbers eagerly, in a graph,
-# under XLA and on every backend, and more numbers change none of the first ones. `keras.random` differs in
-# all of that, on TensorFlow between a graph and XLA too.
+# Each word is a hash of its index and a key of two words, with the 32-bit permutation "lowbias32" (Wellons
+# 2018) as the step. A seed therefore returns the same numbers eagerly, in a graph, under XLA and on every
+# backend, and drawing more numbers does not change the first ones. `keras.random` guarantees none of this; on
+# TensorFlow it differs even between a graph and XLA.
 _GOLDEN = np.uint32(0x9E3779B9)  # 2^32 over the golden ratio, odd
 _FIRST, _SECOND = np.uint32(0x7FEB352D), np.uint32(0x846CA68B)
 
 
 def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
-    """Draw `n` words of 32 random bits on TensorFlow, the same ones from the same seed of two integers."""
+    """Draw words of 32 random bits on TensorFlow, determined by a seed of two integers."""
     import tensorflow as tf
 
-    # On a processor TensorFlow's generator takes half the time of dropout; elsewhere it is one fast kernel.
+    # TensorFlow's generator takes half the time of dropout on CPU; elsewhere it is one fast kernel.
     if not _only_processors():
-        seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # as XLA wants it
+        seed = tf.cast(seed % (tf.int32.max - 1), "int32")  # XLA requires int32
         return tf.random.stateless_uniform((num_words,), seed, None, None, tf.uint32)
     seed = tf.cast(seed, tf.uint32)
-    # Rejected: SplitMix64, which only dropout could use. It took 2.9 ms in place of 3.6 for the bits of
-    # 256 x 32 x 512 numbers: no difference in a step. And words of 64 bits: XLA fails to make them bytes.
+    # Rejected: SplitMix64, usable only for dropout (2.9 ms instead of 3.6 ms for the bits of 256 x 32 x 512
+    # numbers, no difference in a step), and 64-bit words, which XLA cannot convert to bytes.
     numbers = tf.bitcast(tf.range(tf.cast(num_words, "int32")), tf.uint32)
     return _hash(numbers, seed[0], seed[1])
 
 
 def draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
-    """Draw the first values of a large variable, those of `keras.initializers.RandomNormal`.
+    """Draw the initial values of a large variable, as `keras.initializers.RandomNormal`, with less memory.
 
     Args:
-        shape: of the variable.
-        dtype: of the variable.
-        stddev: the standard deviation.
+        shape: Shape of the variable.
+        dtype: Dtype of the variable.
+        stddev: Standard deviation.
 
     Returns:
-        A tensor `shape`.
+        A tensor of this shape.
     """
     initializer = keras.initializers.RandomNormal(stddev=stddev)
     if keras.backend.backend() != "tensorflow":
         return initializer(shape, dtype)
     import tensorflow as tf
 
-    # Eagerly there are three tensors of the size at once, and TensorFlow keeps the memory. A graph computes
-    # in place, but one without an input is folded, eagerly. TensorFlow warns of new lambdas.
+    # Eagerly, TensorFlow needs three tensors of this size at once and keeps the memory. A graph computes in
+    # place, but needs an input, the seed, or it is folded eagerly. A `partial`, because TensorFlow warns
+    # about repeated new lambdas.
     seed = tf.constant([initializer.seed % (tf.int32.max - 1), 0])
     draw = partial(tf.random.stateless_normal, shape, stddev=stddev, dtype=dtype)
     return compile_function(draw, inputs=None)(seed)
 
 
 def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> Tensor:
-    """Draw all the randomness that a search needs, before its loop.
+    """Draw all random numbers of a search before its loop.
 
-    Each number depends on the seed, its step and its row alone. Without a seed, the seed is drawn from
-    Keras's global generator, which `keras.utils.set_random_seed` sets: the numbers are new at each call.
+    Each number depends only on the seed, its step and its row.
 
     Args:
-        seed: an integer, a scalar tensor of one, or None.
-        max_length: the most tokens, `T`.
-        rows: integers `(r,)`, the numbers of the hypotheses, among all batches of a call: otherwise outputs
-            would depend on the batch size.
+        seed: An integer or an integer scalar tensor. If None, drawn at each call from Keras's global
+            generator, which `keras.utils.set_random_seed` seeds.
+        max_length: Maximum number of steps, `T`.
+        rows: Integers `(r,)`, indices of the hypotheses among all batches of a call, so that outputs do not
+            depend on the batch size.
 
     Returns:
-        float32 `(T, r)`, at least 0 and below 1, multiples of `2 ** -24`.
+        float32 `(T, r)` in [0, 1), multiples of `2 ** -24`.
     """
     if seed is None:
-        # New at each call of a `tf.function` too. `jax.jit` has no such state: Keras raises a ValueError.
+        # Drawn at each call, also in a `tf.function`. In `jax.jit` Keras raises a ValueError.
         seed = keras.random.randint((), 0, 2**31 - 1, "int32")
     if isinstance(seed, int):  # of any size: its bits are folded into 32
         folded = (seed ^ seed >> 32) & 0xFFFFFFFF
@@ -83,7 +84,7 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
 
 
 def _hash(numbers: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Hash numbers with a key of two words, which broadcast to them; all int32 or, on TensorFlow, uint32."""
+    """Hash numbers with a key of two words that broadcast to them; all int32 or, on TensorFlow, uint32."""
     golden = _constant(_GOLDEN, numbers)
     first = _mix(first + golden)
     second = _mix(first + second)
@@ -91,32 +92,32 @@ def _hash(numbers: Tensor, first: Tensor, second: Tensor) -> Tensor:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """Scatter the bits of 32-bit integers; products wrap around."""
+    """Mix the bits of 32-bit integers; products wrap around."""
     bits = (bits ^ _shift(bits, 16)) * _constant(_FIRST, bits)
     bits = (bits ^ _shift(bits, 15)) * _constant(_SECOND, bits)
     return bits ^ _shift(bits, 16)
 
 
 def _shift(bits: Tensor, count: int) -> Tensor:
-    """Shift to the right and fill up with zeros, which signed integers do not do by themselves."""
+    """Shift right and fill with zeros, for signed integers, too."""
     shifted = ops.right_shift(bits, count)
     is_signed = keras.backend.standardize_dtype(bits.dtype) == "int32"
     return ops.bitwise_and(shifted, (1 << (32 - count)) - 1) if is_signed else shifted
 
 
 def _constant(value: np.uint32, like: Tensor) -> Tensor:
-    """Return a constant in the dtype of other words: unsigned where that saves operations, else signed."""
+    """Return a constant in the dtype of `like`, int32 or uint32."""
     dtype = keras.backend.standardize_dtype(like.dtype)
     return ops.convert_to_tensor(value.astype(dtype), dtype)
 
 
 class GeneratorState:
-    """The state of the generator that the backend keeps for the whole process; only torch has one."""
+    """State of the backend's global random generator; only torch has one."""
 
-    # Keras leaves dropout without a seed to torch, which draws from it.
+    # Keras's dropout without a seed draws from torch's global generator.
     @staticmethod
     def read() -> list[int]:
-        """Return the state, empty where the backend has none."""
+        """Return the state, an empty list if the backend has none."""
         if keras.backend.backend() != "torch":
             return []
         import torch
@@ -125,7 +126,7 @@ class GeneratorState:
 
     @staticmethod
     def write(state: list[int]) -> None:
-        """Make the generator go on where the state was read."""
+        """Restore a state that `read` returned."""
         if keras.backend.backend() == "torch" and state:
             import torch
 

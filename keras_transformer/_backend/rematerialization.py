@@ -1,4 +1,4 @@
-"""A function whose activations are computed again in the backward pass, with the same random numbers."""
+"""Rematerialization: activations recomputed in the backward pass, with the same random numbers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,35 +12,35 @@ from keras_transformer.types import Tensor
 def rematerialize(
     function: Callable[..., Tensor], layer: keras.layers.Layer, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """Compute `function(*args, **kwargs)`, and keep only its arguments for the backward pass.
+    """Compute `function(*args, **kwargs)`, and keep only the arguments for the backward pass.
 
-    Keras's own `keras.remat` (3.15) fails where a layer has dropout: its seeds are assigned inside of the
-    function, so on JAX they leak out of the trace, and a second run draws another mask.
+    `keras.remat` (3.15) fails for layers with dropout: seeds are assigned inside the function, so on JAX they
+    leak from the trace, and the second run draws a different dropout mask.
 
     Args:
-        function: what is run a second time for the gradient.
-        layer: owns every weight and every seed generator that the function uses.
-        *args: tensors, or None.
-        **kwargs: tensors or other values.
+        function: Function to run again for the gradient.
+        layer: Layer that owns all weights and seed generators that the function uses.
+        *args: Tensors, or None.
+        **kwargs: Tensors or other values.
 
     Returns:
-        The same tensor. The seeds of the layer have moved on once, as without recomputation.
+        The outputs of the function. The layer's seeds advance once, as without rematerialization.
     """
-    # All but the states of seeds; compared by identity, since `==` compares the numbers of variables.
+    # All variables that are not weights; compared by identity, because `==` compares variables by value.
     weights = layer.weights
     seeds = [each for each in layer.variables if not any(each is weight for weight in weights)]
-    # A product, since TensorFlow and torch assign in place: the second run would find the seeds moved on.
+    # Copies: TensorFlow and torch assign in place, so the second run would see advanced seeds.
     now = [seed.value * 1 for seed in seeds]
-    # Booleans have no gradient, and are not handed in: TensorFlow adds a zero to all that it is handed.
+    # Only floats are arguments of `run`: TensorFlow adds a zero to every argument, which fails for booleans.
     flat = tree.flatten((args, kwargs))
     inputs = {number: each for number, each in enumerate(flat) if _has_gradient(each)}
 
     def run(now: list[Tensor], *values: Any) -> tuple[Tensor, list[Tensor]]:
-        given = dict(zip(inputs, map(_with_mask, values, inputs.values()), strict=True))
+        given = dict(zip(inputs, map(_copy_mask, values, inputs.values()), strict=True))
         args_now, kwargs_now = tree.pack_sequence_as(
             (args, kwargs), [given.get(number, each) for number, each in enumerate(flat)]
         )
-        with _Seeds(zip(seeds, now, strict=True)) as scope:
+        with _SeedScope(zip(seeds, now, strict=True)) as scope:
             outputs = function(*args_now, **kwargs_now)
         return outputs, [scope.get_current_value(seed) for seed in seeds]
 
@@ -50,8 +50,8 @@ def rematerialize(
     return outputs
 
 
-class _Seeds(keras.StatelessScope):
-    """Keeps what is assigned inside of it, and lets all else be read as it is outside."""
+class _SeedScope(keras.StatelessScope):
+    """Scope that holds the assignments made inside it; other variables are read from the outer scope."""
 
     def get_current_value(self, variable: keras.Variable) -> Tensor | None:
         value = super().get_current_value(variable)
@@ -63,8 +63,8 @@ def _has_gradient(value: Any) -> bool:
     return keras.ops.is_tensor(value) and keras.backend.is_float_dtype(value.dtype)
 
 
-def _with_mask(value: Tensor, original: Tensor) -> Tensor:
-    """Hand on the Keras mask of an input to the tensor that takes its place."""
+def _copy_mask(value: Tensor, original: Tensor) -> Tensor:
+    """Copy the Keras mask of an input to the tensor that replaces it."""
     mask = getattr(original, "_keras_mask", None)
     if mask is not None:
         value._keras_mask = mask
@@ -82,14 +82,14 @@ def _checkpoint(
     if backend == "torch":
         import torch.utils.checkpoint
 
-        # It also puts back the state of torch's own generator, from which dropout without a seed draws.
+        # It also restores torch's global generator, from which dropout without a seed draws.
         return torch.utils.checkpoint.checkpoint(run, now, *values, use_reentrant=False)
     import tensorflow as tf
 
     after: list[list[Tensor]] = []
 
     def outputs_alone(*values: Any) -> Tensor:
-        # Integers are no outputs of a function with a gradient.
+        # A function with a gradient cannot return integers.
         outputs, seeds = run(now, *values)
         after.append(seeds)
         return outputs

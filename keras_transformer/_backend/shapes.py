@@ -1,24 +1,24 @@
-"""Models whose weights have shapes, and no values."""
+"""Models with weight shapes, but without weight values."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 
 import keras
-from keras.src.backend.common import global_state  # nothing public tells of weights that wait for values
+from keras.src.backend.common import global_state  # no public API lists uninitialized variables
 
-_WAITING = "uninitialized_variables"
+_UNINITIALIZED = "uninitialized_variables"
 
 
 @contextlib.contextmanager
 def shapes_only() -> Iterator[None]:
-    """Make models whose weights have a shape and a dtype, and no values.
+    """Create models whose weights have shapes and dtypes, but no values.
 
-    Such a model takes no memory to speak of, however large it is: `training.memory_plan` reads its sizes, and
-    `jax.jit(...).lower` takes its shapes. It can neither compute nor be saved.
+    Such a model needs almost no memory, however large it is. Use it for `training.memory_plan` or
+    `jax.jit(...).lower`. It can neither compute nor be saved.
 
     Returns:
-        A context manager; make the model inside.
+        A context manager; create the model inside.
 
     Example:
         >>> with shapes_only():
@@ -27,28 +27,28 @@ def shapes_only() -> Iterator[None]:
         >>> layer.count_params()
         10000100000
     """
-    waiting = [*global_state.get_global_attribute(_WAITING, [])]
+    waiting = [*global_state.get_global_attribute(_UNINITIALIZED, [])]
     device = keras.device("meta") if keras.backend.backend() == "torch" else contextlib.nullcontext()
     try:
-        # Keras leaves a weight that is made in such a scope without a value until the scope ends.
+        # Inside this scope Keras creates weights without values, and lists them to be initialized later.
         with device, keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        # Else it would get one at the end of the next scope, wherever that is.
-        global_state.set_global_attribute(_WAITING, waiting)
+        # Remove them from the list, else the end of the next scope would initialize them.
+        global_state.set_global_attribute(_UNINITIALIZED, waiting)
 
 
 def makes_values() -> bool:
-    """Return whether a weight that is made now gets its value at once."""
+    """Return whether new weights get values, which they do outside `shapes_only`."""
     return global_state.get_global_attribute("stateless_scope") is None
 
 
 def optimizer_state(
     optimizer: keras.optimizers.Optimizer, variables: Sequence[keras.Variable]
 ) -> list[keras.Variable]:
-    """Return the variables, without values, that another optimizer of this kind keeps for some weights."""
+    """Return the variables, without values, that an optimizer of this kind would create for `variables`."""
     other = type(optimizer).from_config(optimizer.get_config())
-    # Of a weight itself TensorFlow's optimizers take the value, the key, and the device, to put theirs there.
+    # Stand-ins with the attributes that optimizers read; TensorFlow's also read the id and the device.
     described = [
         SimpleNamespace(
             **{name: getattr(each, name) for name in ("shape", "dtype", "path", "name")},

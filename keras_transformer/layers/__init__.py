@@ -1,9 +1,8 @@
-"""The layers of Figure 1, each usable alone.
+"""Layers of Figure 1; each can be used separately.
 
-The letters of every shape and einsum equation: `b` batch, `t` query or target length, `s` key or source
-length, `d` model width, `h` heads, `k` head width, `f` inner width, `v` vocabulary, `n` hypotheses of a
-source, `T` the number of positions that a cache has room for, `g` groups of heads that share keys and values,
-`r` heads of a group.
+Letters in shapes and einsum equations: `b` batch, `t` query or target length, `s` key or source length, `d`
+model width, `h` heads, `k` head width, `f` inner width, `v` vocabulary size, `n` hypotheses per source, `T`
+positions in a cache, `g` key/value heads, `r` query heads per key/value head.
 """
 
 from keras_transformer.layers.cached_decoder import CachedDecoder

@@ -1,4 +1,4 @@
-"""The base of encoder layers, decoder layers and their stacks: options, parts, residual connections."""
+"""Base classes of encoder and decoder layers and their stacks: options, sub-layers, residual connections."""
 
 import functools
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from keras_transformer.types import Config, Shape, Tensor
 
 
 def _rematerializable(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Let the call of a layer follow the option `rematerialize` when it trains."""
+    """Wrap a layer's `call` so that it is rematerialized in training if the option `rematerialize` is set."""
 
     @functools.wraps(call)
     def wrapped(
@@ -41,7 +41,7 @@ def _rematerializable(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 class _Block(keras.layers.Layer):
-    """The base of layers and stacks."""
+    """Base of encoder and decoder layers and of their stacks."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class _Block(keras.layers.Layer):
         check_choice(POSITIONS, positions=positions)
         self.config = config
         for name, value in config.options().items():
-            setattr(self, name, value)  # as the options of every Keras layer
+            setattr(self, name, value)  # options as attributes, as in every Keras layer
         self.activation = get_activation(config.activation)
         self.positions = positions
-        # None until it is used: a Keras initializer takes its seed from Python's generator when it is made.
+        # None stays None: making a default initializer here would draw a seed from Python's generator.
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.supports_masking = True
@@ -74,7 +74,7 @@ class _Block(keras.layers.Layer):
         return {**super().get_config(), **self._options()}
 
     def _options(self) -> Config:
-        """Return the arguments of a layer's constructor as JSON can hold them, those of Keras left out."""
+        """Return the constructor's arguments, ready for JSON, without those of `keras.layers.Layer`."""
         return {
             **self.config.get_config(),
             "positions": self.positions,
@@ -85,7 +85,7 @@ class _Block(keras.layers.Layer):
     def _as_vectors(
         self, inputs: Tensor, attention: MultiHeadAttention, padding_mask: Tensor | None
     ) -> Tensor:
-        """Return inputs `(b, t, d)` as floats, finite at padding; raise ValueError for another shape."""
+        """Return inputs `(b, t, d)` as floats, finite at padding; raise ValueError for other shapes."""
         check_vectors(inputs.shape)
         check_width(attention.query_dense.kernel.shape[0], inputs=inputs.shape)
         is_float = keras.backend.is_float_dtype(inputs.dtype)
@@ -100,7 +100,7 @@ class _Block(keras.layers.Layer):
             check_divides(num_heads=self.num_heads, hidden_dim=hidden_dim)
         attention = MultiHeadAttention(
             self.num_heads,
-            # k = d / h, section 3.2.2: all heads together are as wide as the input.
+            # k = d / h, section 3.2.2: the heads together have the input's width.
             self.head_dim or hidden_dim // self.num_heads,
             dropout=self.attention_dropout,
             use_bias=self.use_bias,
@@ -111,8 +111,7 @@ class _Block(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        # Built at once, in the order in which weights are saved; Keras would build each part when it is
-        # called.
+        # Built here, in the order in which weights are saved; Keras would build it at its first call.
         attention.build(query_shape, value_shape)
         return attention
 
@@ -137,13 +136,13 @@ class _Block(keras.layers.Layer):
         return residual
 
     def make_normalization(self, name: str) -> keras.layers.Layer:
-        """Return another normalization of the kind that these layers have."""
+        """Return a new normalization layer of the kind that this block uses."""
         epsilon = self.layer_norm_epsilon
         return _make_normalization(self.normalization, epsilon=epsilon, dtype=self.dtype_policy, name=name)
 
 
 class _Residual(keras.layers.Layer):
-    """The residual connection around a sub-layer `f`: the one place that knows pre- and post-norm.
+    """Residual connection around a sub-layer `f`, in pre-norm or post-norm form.
 
     Post-norm, as in the paper (section 3.1): `norm(x + dropout(f(x)))`. Pre-norm, which trains deep stacks
     more easily (Xiong et al. 2020): `x + dropout(f(norm(x)))`.
@@ -170,7 +169,7 @@ class _Residual(keras.layers.Layer):
 
 
 class _Stack(_Block):
-    """Layers, one after the other; a pre-norm stack ends with a normalization."""
+    """Stack of layers, with a final normalization if they are pre-norm."""
 
     def __init__(
         self,
@@ -192,11 +191,11 @@ class _Stack(_Block):
             layer = layer_class(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape, *others)
             self.layers.append(layer)
-        # Pre-norm layers leave their output unnormalized, so the stack normalizes it at its end.
+        # The output of a pre-norm layer is not normalized, so the stack normalizes it.
         if self.norm_first if self.final_norm is None else self.final_norm:
             self.final_normalization = self.make_normalization("final_normalization")
         else:
-            # Without weights, so that both kinds of stack have the same parts.
+            # A layer without weights, so that every stack has the same attributes.
             self.final_normalization = keras.layers.Identity(
                 dtype=self.dtype_policy, name="final_normalization"
             )
@@ -204,23 +203,23 @@ class _Stack(_Block):
         _freeze_parts(self)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> keras.KerasTensor:
-        """Return the symbolic output; Keras calls this. A stack takes what its first layer takes."""
+        """Return the symbolic output of the first layer, which is that of the stack; called by Keras."""
         return self.layers[0].compute_output_spec(*args, **kwargs)
 
     def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> dict[str, Tensor]:
-        """Return the scores that the call of a built stack computes.
+        """Return the attention scores of every layer of a built stack.
 
-        The arguments are those of the call.
+        Takes the same arguments as the call.
 
         Returns:
             A dict of `layer_{i}/self_attention` `(b, h, t, t)` and, in a decoder, `layer_{i}/cross_attention`
-            `(b, h, t, s)`, from 1.
+            `(b, h, t, s)`. `i` counts from 1.
         """
         x, scores = inputs, {}
         for layer in self.layers:
-            of_layer = layer.attention_scores(x, *args, **masks)
-            scores.update({f"{layer.name}/{name}": score for name, score in of_layer.items()})
-            # The layer runs a second time: so its call has one return type, and no scores to carry.
+            layer_scores = layer.attention_scores(x, *args, **masks)
+            scores.update({f"{layer.name}/{name}": score for name, score in layer_scores.items()})
+            # The layer runs a second time, so that `call` never has to return scores.
             x = layer(x, *args, **masks)
         return scores
 

@@ -1,4 +1,4 @@
-"""What a layer does for the parts that it makes in `build`."""
+"""Helpers for sub-layers that a layer creates in `build`."""
 
 from typing import TypeVar
 
@@ -8,15 +8,15 @@ _Initializer = TypeVar("_Initializer")
 
 
 def _clone(initializer: _Initializer) -> _Initializer:
-    """Return an initializer of the same kind that draws other numbers."""
-    # A Keras initializer draws the same numbers at every call: queries, keys and values would start alike.
+    """Return a copy of an initializer that draws different numbers."""
+    # One Keras initializer draws the same numbers at every call: queries, keys and values would be equal.
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 
 def _freeze_parts(layer: keras.layers.Layer) -> None:
-    """Freeze the parts that a frozen layer has made in `build`."""
-    # Keras froze only the parts that a layer had before `build`.
+    """Freeze the sub-layers that a frozen layer has created in `build`."""
+    # Keras freezes only the sub-layers that exist when `trainable` is set.
     if not layer.trainable:
-        # TensorFlow does nothing where a value stays the same.
+        # Set twice, because TensorFlow ignores an assignment of the same value.
         layer.trainable = True
         layer.trainable = False

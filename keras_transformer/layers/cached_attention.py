@@ -1,4 +1,4 @@
-"""Attention while decoding: one position at a time, with the keys and values of the others in a cache."""
+"""Attention for decoding: one position at a time, with cached keys and values."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer._arguments import as_boolean, as_position, known_values
 from keras_transformer._backend.attention import attend_step
 from keras_transformer._backend.gather import shape_of
-from keras_transformer._backend.loop import PositionBuffer, weights_now
+from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.projection import _Linear
@@ -17,54 +17,53 @@ from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
 class _AttentionCache(NamedTuple):
-    """The projected keys and values of one attention.
+    """Projected keys and values of one attention.
 
-    All hypotheses of a source, `n` of them, share one row: slot `t * n + j` is what hypothesis `j` wrote at
-    position `t`. So nothing is copied when hypotheses change their order; which slots each one may attend to,
-    a mask tells.
+    The `n` hypotheses of a source share one row: slot `t * n + j` holds position `t` of hypothesis `j`.
+    Reordering hypotheses therefore copies nothing; a mask selects the slots that each may read.
     """
 
     keys: Tensor
-    """`(b, h, T * n, k)`, zeros where nothing was written yet."""
+    """`(b, h, T * n, k)`, zeros in unwritten slots."""
     values: Tensor
-    """`(b, h, T * n, k)`; its width may differ from that of the keys."""
+    """`(b, h, T * n, k)`; the width may differ from that of the keys."""
 
     def grow(self, num_slots: Tensor | int) -> "_AttentionCache":
-        """Make room for more slots."""
-        return _AttentionCache(*(_longer(part, num_slots) for part in self))
+        """Append empty slots."""
+        return _AttentionCache(*(_append_slots(part, num_slots) for part in self))
 
 
-def _longer(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
+def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = shape_of(buffer)
     room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, room], axis=2)
 
 
 class _Step(NamedTuple):
-    """What all layers share of one step."""
+    """Values of one decoding step that all layers share."""
 
     position: Tensor | int
-    """Which position is computed, an integer scalar, `p`."""
+    """Position to compute, `p`, an integer scalar."""
     num_hypotheses: int
-    """Hypotheses of each source, `n`."""
+    """Number of hypotheses per source, `n`."""
     bias: Tensor
-    """float32 `(b, n, 1, 1, T * n)`, added to the logits of self-attention; the first size may be 1."""
+    """float32 `(b, n, 1, 1, T * n)`, added to the logits of self-attention. The first size may be 1."""
     slots: Tensor
-    """Where the position is written; see `backend.PositionBuffer`."""
+    """Slots of the position, from `PositionBuffer.slots`."""
     encoder_bias: Tensor | None = None
-    """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None where all of it counts."""
+    """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None without source padding."""
     rotation: _Rotation | None = None
-    """The turn of the position; None without rotary positions."""
+    """Rotation of the position; None without rotary positions."""
 
 
-def _hide_unless(mask: Tensor) -> Tensor:
-    # What a mask adds to logits: 0 where a key may be attended to, else what absorbs every logit.
+def _mask_to_bias(mask: Tensor) -> Tensor:
+    # The logit bias of a mask: 0 where the key is visible, else a number that absorbs every logit.
     zero, lowest = (ops.convert_to_tensor(value, "float32") for value in (0.0, MINUS_INFINITY))
     return ops.where(mask, zero, lowest)
 
 
-def _check_room(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
-    # A position behind the end, where it is known: JAX would ignore the write.
+def _check_position(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
+    # Checked where the position is known: JAX would ignore a write past the end.
     known = known_values(ops.convert_to_tensor(position))
     if known is None or not isinstance(num_slots, int):
         return
@@ -77,13 +76,11 @@ def _check_room(position: Tensor | int, num_slots: Tensor | int, num_hypotheses:
 
 
 class _CachedAttention:
-    """One position at a time through a `MultiHeadAttention`: the numbers of its call.
+    """`MultiHeadAttention` for one position at a time, with the same outputs.
 
-    It is made before the loop and holds the weights as they are then, flattened, and those of the projections
-    of one input joined to one matrix.
-
-    `is_causal` self-attention writes each position to its cache; cross-attention reads a cache that `project`
-    has made. `CachedDecoder` explains `in_place`.
+    Created before the decoding loop: it copies the current weights and joins projections of the same input
+    into one matrix. Causal self-attention writes each position to its cache; cross-attention reads a cache
+    made by `project`. See `CachedDecoder` for `in_place`.
     """
 
     def __init__(
@@ -96,11 +93,11 @@ class _CachedAttention:
         self._num_shared = attention.num_heads // self._num_groups
         self._value_dim = attention.value_dim or attention.key_dim
         names = ["query", *(["key", "value"] if is_causal else []), *(["gate"] if attention.use_gate else [])]
-        # One product in place of three: the query, key and value of a position come from the same input.
+        # One product instead of three: query, key and value of a position have the same input.
         self._inputs = _Linear(*(getattr(attention, f"{name}_dense") for name in names))
         self._output = _Linear(attention.output_dense)
-        self._of_source = [] if is_causal else [attention.key_dense, attention.value_dense]
-        self._weights = weights_now(attention.position_bias, *self._of_source)
+        self._source_projections = [] if is_causal else [attention.key_dense, attention.value_dense]
+        self._weights = snapshot_weights(attention.position_bias, *self._source_projections)
 
     def plan(
         self,
@@ -109,23 +106,23 @@ class _CachedAttention:
         visible: Tensor,
         encoder_padding_mask: Tensor | None = None,
     ) -> _Step:
-        """Compute what all attentions share of one step, from the cache of self-attention.
+        """Return the values of a step that all layers share, from one self-attention cache.
 
-        `visible` `(b, n, T * n)` tells which slots each hypothesis may attend to, `encoder_padding_mask`
-        `(b, s)` where the source has a token; the first size of `visible` may be 1.
+        `visible` `(b, n, T * n)`, whose first size may be 1, is True where a hypothesis may read a slot;
+        `encoder_padding_mask` `(b, s)` is True where the source has a token.
         """
         num_hypotheses, position = int(visible.shape[1]), as_position(position, "position")
-        _check_room(position, cache.keys.shape[2], num_hypotheses)
+        _check_position(position, cache.keys.shape[2], num_hypotheses)
         encoder_bias = None
         if encoder_padding_mask is not None:
             # (b, s) -> (b, 1, 1, s) -> (b, 1, 1, 1, s)
-            encoder_bias = _hide_unless(combine_masks(padding_mask=encoder_padding_mask))[:, None]
+            encoder_bias = _mask_to_bias(combine_masks(padding_mask=encoder_padding_mask))[:, None]
         is_rotary = self._attention.positions == "rotary"
         return _Step(
             position,
             num_hypotheses,
             # (b, n, T * n) -> (b, n, 1, 1, T * n)
-            _hide_unless(visible)[:, :, None, None, :],
+            _mask_to_bias(visible)[:, :, None, None, :],
             PositionBuffer.slots(position, cache.keys, num_hypotheses),
             encoder_bias,
             _Rotation.of(1, self._attention.key_dim, start=position) if is_rotary else None,
@@ -134,23 +131,25 @@ class _CachedAttention:
     def create(
         self, max_length: Tensor | int, batch_size: Tensor | int, num_hypotheses: int = 1
     ) -> _AttentionCache:
-        """Make an empty cache for self-attention, with room for `T` positions of `n` hypotheses."""
+        """Build an empty self-attention cache for `T` positions of `n` hypotheses."""
         sizes = batch_size, self._num_groups, max_length * num_hypotheses
         dtype = self._attention.compute_dtype
         widths = self._attention.key_dim, self._value_dim
         return _AttentionCache(*(PositionBuffer.make((*sizes, width), dtype) for width in widths))
 
     def project(self, value: Tensor, padding_mask: Tensor | None) -> _AttentionCache:
-        """Compute the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
+        """Return the keys and values of an encoder's output `(b, s, d)`, for cross-attention."""
         with keras.StatelessScope(self._weights):
-            # Not as Keras calls a quantized layer, which would round the inputs: the steps do not.
+            # Keras's quantized call would round the inputs; the decoding steps do not.
             # (b, s, d) -> (b, s, g, k)
-            keys, values = (each.call(ops.cast(value, each.compute_dtype)) for each in self._of_source)
+            keys, values = (
+                each.call(ops.cast(value, each.compute_dtype)) for each in self._source_projections
+            )
         if padding_mask is not None:
-            # A source of nothing but padding then gives zeros, whatever the weights are.
+            # A source that is all padding then returns zeros, whatever the attention weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
             values = ops.where(is_token, values, ops.zeros_like(values))
-        # (b, s, g, k) -> (b, g, s, k); hypotheses share them, as if they were time steps of one query
+        # (b, s, g, k) -> (b, g, s, k), shared by all hypotheses of a source
         return _AttentionCache(*(ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values)))
 
     def step(
@@ -158,17 +157,17 @@ class _CachedAttention:
     ) -> tuple[Tensor, _AttentionCache, Tensor]:
         """Attend from one position of each hypothesis, `(b * n, d)`.
 
-        Returns outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` of heads over `m` keys.
+        Returns the outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` over `m` keys.
         """
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
         query, *others = self._inputs.parts(inputs)
         # (b * n, h * k) -> (b, n, g, r, k)
-        query = self._turn(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
+        query = self._rotate(ops.reshape(query, (*groups, self._num_shared, attention.key_dim)), step)
         bias = step.encoder_bias
         if self._is_causal:
             key, value, *others = others
-            # (b * n, g * k) -> (b, n, g, k), written where the hypotheses have their slots
-            key = self._turn(ops.reshape(key, (*groups, attention.key_dim)), step)
+            # (b * n, g * k) -> (b, n, g, k), written to the slots of the position
+            key = self._rotate(ops.reshape(key, (*groups, attention.key_dim)), step)
             value = ops.reshape(value, (*groups, self._value_dim))
             pairs = zip(cache, (key, value), strict=True)
             cache = _AttentionCache(
@@ -182,11 +181,11 @@ class _CachedAttention:
             rows = rows * ops.sigmoid(others[0])
         return self._output(rows), cache, scores
 
-    def _turn(self, heads: Tensor, step: _Step) -> Tensor:
+    def _rotate(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
 
     def _self_bias(self, step: _Step, num_slots: Tensor | int) -> Tensor:
-        # The mask is one for all layers; the window and the learned biases are of this attention.
+        # All layers share the mask; the window and the position bias belong to this layer.
         bias, window = step.bias, self._attention.sliding_window
         if window is not None:
             distances = step.position - ops.arange(num_slots, dtype="int32") // step.num_hypotheses
@@ -195,7 +194,7 @@ class _CachedAttention:
         if position_bias is not None:
             with keras.StatelessScope(self._weights):
                 relative = position_bias.between(1, num_slots // step.num_hypotheses, start=step.position)
-            # (1, h, 1, T) -> (1, h, 1, T * n): the hypotheses of a position are as far away as each other
+            # (1, h, 1, T) -> (1, h, 1, T * n): all hypotheses of a position have the same distance
             relative = ops.repeat(relative, step.num_hypotheses, axis=-1)
             # (1, h, 1, T * n) -> (1, 1, g, r, T * n), the logits of a step
             bias = bias + ops.reshape(relative, (1, 1, self._num_groups, self._num_shared, num_slots))

@@ -1,4 +1,4 @@
-"""The decoder while decoding: one position at a time, with a cache."""
+"""Decoder for step-by-step decoding, with a cache."""
 
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
@@ -7,9 +7,9 @@ import keras
 from keras import ops
 
 from keras_transformer._backend.gather import shape_of, take
-from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
-from keras_transformer.layers.decoder import Decoder, DecoderLayer, _described
+from keras_transformer.layers.decoder import Decoder, DecoderLayer, _shape_description
 from keras_transformer.layers.feed_forward import FeedForward
 from keras_transformer.layers.masks import _hide_padding
 from keras_transformer.layers.projection import _Linear
@@ -17,30 +17,29 @@ from keras_transformer.types import Tensor
 
 
 class _DecoderCache(NamedTuple):
-    """What a decoder keeps between the steps of decoding; `()` stands for None."""
+    """State of a decoder between decoding steps; `()` replaces None, which backend loops cannot hold."""
 
     self_attention: tuple[_AttentionCache, ...]
-    """Keys and values of the target positions so far, for each layer."""
+    """Keys and values of the decoded positions, one cache per layer."""
     cross_attention: tuple[_AttentionCache, ...]
-    """Keys and values of the encoder's output, for each layer; none without an encoder. The values are zeros
-    where the source is padding."""
+    """Keys and values of the encoder's output, one cache per layer; empty without an encoder. Values at
+    padding are zeros."""
     encoder_padding_mask: Tensor
-    """`(b, s)`, True where the source has a token; `()` where everything is one, or nothing is there."""
+    """`(b, s)`, True where the source has a token; `()` without padding or without an encoder."""
     ancestors: Tensor
-    """int32 `(b, n, T)`: which hypothesis of the source wrote each position of this one; -1 where nothing was
-    written yet."""
+    """int32 `(b, n, T)`: the hypothesis that wrote each position of this one; -1 if not yet written."""
     attention_sums: Tensor = ()
-    """float32 `(b, n, s)`: how much each source position was attended to so far, the mean over the heads of
-    the last layer; `()` where it is not tracked."""
+    """float32 `(b, n, s)`: attention to each source position summed over the steps, averaged over the heads
+    of the last layer; `()` if not tracked."""
 
     @property
     def beam_size(self) -> int:
-        """Hypotheses of each source, `n`."""
+        """Number of hypotheses per source, `n`."""
         return int(self.ancestors.shape[1])
 
     def reorder(self, rows: Tensor) -> "_DecoderCache":
-        """Take hypotheses in the order of `rows`, integers `(b * n,)`: which old one each continues."""
-        # Keys and values stay where they are: which slots each hypothesis reads, its ancestors tell.
+        """Reorder hypotheses: new hypothesis `i` continues old hypothesis `rows[i]`; `rows` is `(b * n,)`."""
+        # Keys and values stay in place; `ancestors` selects the slots that each hypothesis reads.
         if self.beam_size == 1:
             return self
         rows, sums = ops.cast(rows, "int32"), self.attention_sums
@@ -50,7 +49,7 @@ class _DecoderCache(NamedTuple):
         )
 
     def grow(self, num_positions: Tensor | int) -> "_DecoderCache":
-        """Make room for as many more positions."""
+        """Append unwritten positions."""
         unwritten = ops.full((shape_of(self.ancestors)[0], self.beam_size, num_positions), -1, dtype="int32")
         return self._replace(
             self_attention=tuple(cache.grow(num_positions * self.beam_size) for cache in self.self_attention),
@@ -59,12 +58,12 @@ class _DecoderCache(NamedTuple):
 
     def _write(self, position: Tensor | int) -> "_DecoderCache":
         is_position = ops.equal(ops.arange(shape_of(self.ancestors)[2], dtype="int32"), position)
-        # (T,), (n, 1) -> (b, n, T): each hypothesis writes the position itself
+        # (T,), (n, 1) -> (b, n, T): each hypothesis writes its own slot of the position
         writers = ops.arange(self.beam_size, dtype="int32")[:, None]
         return self._replace(ancestors=ops.where(is_position, writers, self.ancestors))
 
     def _visible(self) -> Tensor:
-        """Return which slots of a layer's cache each hypothesis may attend to, boolean `(b, n, T * n)`."""
+        """Return a boolean mask `(b, n, T * n)`, True where a hypothesis may read a cache slot."""
         writers = ops.arange(self.beam_size, dtype="int32")
         # (b, n, T), (n,) -> (b, n, T, n) -> (b, n, T * n)
         is_visible = ops.equal(self.ancestors[..., None], writers)
@@ -73,21 +72,22 @@ class _DecoderCache(NamedTuple):
 
 
 def _take_hypotheses(values: Tensor, rows: Tensor) -> Tensor:
-    # (b, n, any) -> (b * n, any), whose rows are numbered over all sources -> (b, n, any)
+    # (b, n, any) -> (b * n, any) -> (b, n, any); `rows` counts over all sources
     beam_size, size = values.shape[1], shape_of(values)[2]
     return ops.reshape(take(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
 
 
 class CachedDecoder:
-    """A `Decoder` that computes one position at a time: the numbers of its call over the whole target.
+    """Decoder for step-by-step decoding, with cached keys and values.
 
-    It is made before the loop, and holds the weights as they are then.
+    Computes one position per step, with the same outputs as one call of the `Decoder` on the whole target.
+    Create it before the decoding loop: it uses the weights as they are at that time.
 
     Args:
-        decoder: a built decoder.
-        in_place: whether a step may overwrite the cache that it is given. In a graph of TensorFlow nothing is
-            copied then, but whoever still holds the old cache sees the new position: it is for a loop that
-            owns its cache.
+        decoder: A built `Decoder`.
+        in_place: Whether a step may overwrite the cache passed to it. This avoids copies in TensorFlow
+            graphs, but any other reference to the old cache sees the change; use it only if your loop owns
+            the cache. Defaults to False.
 
     Example:
         >>> decoder, source = Decoder(1, 2, 16), keras.ops.ones((1, 5, 8))
@@ -100,13 +100,13 @@ class CachedDecoder:
     """
 
     Cache: TypeAlias = _DecoderCache
-    """The state between steps: a named tuple of tensors, for `n` hypotheses of each source."""
+    """State between steps: a named tuple of tensors, for `n` hypotheses per source."""
 
     def __init__(self, decoder: Decoder, *, in_place: bool = False) -> None:
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
         uncached = (part for layer in self._layers for part in layer.uncached)
-        self._weights = weights_now(decoder.final_normalization, *uncached)
+        self._weights = snapshot_weights(decoder.final_normalization, *uncached)
 
     def create_cache(
         self,
@@ -117,29 +117,29 @@ class CachedDecoder:
         batch_size: Tensor | int | None = None,
         track_attention: bool = False,
     ) -> _DecoderCache:
-        """Project the encoder's output once for every layer, and make room for the target.
+        """Build an empty target cache, and project the encoder's output once for every layer.
 
         Args:
             encoder_output: `(b, s, any width)`; None without cross-attention.
-            encoder_padding_mask: `(b, s)`, True (1) where the source has a token; if None, the Keras mask of
-                the output is read.
-            max_length: the number of target positions there is room for, `T`.
-            beam_size: hypotheses of each source, `n`.
-            batch_size: examples, `b`; given exactly where `encoder_output` is None.
-            track_attention: whether `attention_sums` are kept, for a coverage penalty.
+            encoder_padding_mask: `(b, s)`; True (1) where the source has a token. Defaults to the Keras mask
+                of `encoder_output`.
+            max_length: Number of target positions in the cache, `T`.
+            beam_size: Number of hypotheses per source, `n`.
+            batch_size: Batch size, `b`. Required without `encoder_output`, else must be None.
+            track_attention: Whether to track `attention_sums`, for a coverage penalty.
 
         Returns:
             The cache for `step`.
 
         Raises:
-            ValueError: an encoder's output where the decoder was built without one, or the other way round,
-                or of another width; both an output and a batch size.
+            ValueError: If `encoder_output` has another width than at `build` or is given only in one of
+                `build` and this call, or not exactly one of `encoder_output` and `batch_size` is given.
         """
         self._decoder.layers[0].check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):
             raise ValueError(
                 "`batch_size` must be given exactly where `encoder_output` is None. "
-                f"Received: batch_size={batch_size}, encoder_output={_described(encoder_output)}."
+                f"Received: batch_size={batch_size}, encoder_output={_shape_description(encoder_output)}."
             )
         sources: tuple[_AttentionCache, ...] = ()
         mask, sums = encoder_padding_mask, ()
@@ -147,24 +147,33 @@ class CachedDecoder:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
             encoder_output = _hide_padding(ops.convert_to_tensor(encoder_output), mask)
             batch_size, source_length = shape_of(encoder_output)[:2]
-            # Once for all steps, and not again for each hypothesis.
+            # Computed once for all steps and hypotheses.
             sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)
             if track_attention:
                 sums = ops.zeros((batch_size, beam_size, source_length), "float32")
         caches = (layer.self_attention.create(max_length, batch_size, beam_size) for layer in self._layers)
         ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
-        # A loop of the backend holds nests of tensors, and None is no tensor.
+        # Backend loops can hold nested tensors, but not None.
         mask = () if mask is None else ops.convert_to_tensor(mask)
         return _DecoderCache(tuple(caches), sources, mask, ancestors, sums)
 
     def step(
         self, inputs: Tensor, position: Tensor | int, cache: _DecoderCache
     ) -> tuple[Tensor, _DecoderCache]:
-        """Compute one position, below `T`, of each hypothesis, from `(b * n, 1, d)` to the same shape.
+        """Compute one position of each hypothesis.
 
-        Returns that and the cache with this position written; raises ValueError where no room is left.
+        Args:
+            inputs: `(b * n, 1, d)`.
+            position: Position of the inputs, at least 0 and below `T`.
+            cache: Cache of the previous step, or from `create_cache`.
+
+        Returns:
+            The outputs `(b * n, 1, d)`, and the cache including this position.
+
+        Raises:
+            ValueError: If the position is known to be outside the cache.
         """
-        # (b * n, 1, d) -> (b * n, d), in which form all layers take it
+        # (b * n, 1, d) -> (b * n, d), the input shape of all cached layers
         x, scores, own = ops.convert_to_tensor(inputs)[:, 0, :], None, []
         cache = cache._write(position)
         mask = cache.encoder_padding_mask
@@ -186,13 +195,13 @@ class CachedDecoder:
 
 
 class _CachedLayer:
-    """A `DecoderLayer` that computes one position at a time."""
+    """`DecoderLayer` for one position at a time."""
 
     def __init__(self, layer: DecoderLayer, in_place: bool) -> None:
         self._layer = layer
         self.self_attention = _CachedAttention(layer.self_attention, in_place=in_place)
         self.uncached = [layer.self_attention_residual, layer.feed_forward_residual]
-        self._feed_forward = _feed_forward(layer.feed_forward)
+        self._feed_forward = _cached_feed_forward(layer.feed_forward)
         if layer.cross_attention is not None:
             self.cross_attention = _CachedAttention(layer.cross_attention, is_causal=False)
             self.uncached.append(layer.cross_attention_residual)
@@ -212,7 +221,7 @@ class _CachedLayer:
         return residual(x, self._feed_forward(residual.normalize(x))), target, scores
 
 
-def _feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:
+def _cached_feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:
     inner, outer = _Linear(layer.inner), _Linear(layer.outer)
     gate = None if layer.gate is None else _Linear(layer.gate)
 

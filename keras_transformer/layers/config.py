@@ -1,4 +1,4 @@
-"""Options of an encoder or decoder layer: a field with its meaning, its range and its default."""
+"""Options of encoder and decoder layers: meaning, range and default of each field."""
 
 import dataclasses
 import difflib
@@ -19,8 +19,8 @@ from keras_transformer.types import Config, Tensor
 Activation: TypeAlias = str | Callable[[Tensor], Tensor] | None
 
 _KERAS_ARGUMENTS = ("name", "dtype", "trainable", "autocast", "activity_regularizer", "input_shape")
-# What other libraries and the paper call our options, where the name alone is not close to ours.
-_ELSEWHERE = {
+# Names of our options in the paper and in other libraries, used to suggest ours.
+_SYNONYMS = {
     "hidden_dim": "d_model embed_dim embedding_dim model_dim hidden_size",
     "num_heads": "n_heads n_head nhead heads num_attention_heads",
     "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
@@ -30,9 +30,9 @@ _ELSEWHERE = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayerConfig:
-    """Options of `EncoderLayer`, `DecoderLayer`, the stacks of them, and all models.
+    """Options of `EncoderLayer`, `DecoderLayer`, `Encoder`, `Decoder` and all models.
 
-    A layer makes its configuration from its constructor's arguments, and keeps it as `layer.config`.
+    A layer builds it from its constructor's arguments and stores it as `layer.config`.
 
     Raises:
         TypeError: If a size is not an integer, or a rate is not a number.
@@ -40,57 +40,62 @@ class LayerConfig:
     """
 
     num_heads: int
-    """Number of attention heads `h`. Must divide the width `d` unless `head_dim` is given."""
+    """Number of attention heads, `h`. Must divide the model width unless `head_dim` is given."""
     head_dim: int | None = None
-    """Width `k` of a head. Defaults to `d / num_heads`."""
+    """Width of each attention head, `k`. Defaults to the model width divided by `num_heads`."""
     intermediate_dim: int
-    """Inner width `f` of the feed-forward networks."""
+    """Inner width of the feed-forward networks, `f`."""
     dropout: float = 0.0
-    """Dropout rate on sub-layer outputs, and on a model's embeddings, in [0, 1)."""
+    """Dropout rate on sub-layer outputs and on a model's embeddings, in [0, 1)."""
     attention_dropout: float = 0.0
     """Dropout rate on the attention scores, in [0, 1)."""
     intermediate_dropout: float = 0.0
     """Dropout rate inside the feed-forward networks, in [0, 1)."""
     activation: Activation = "relu"
-    """Activation of the feed-forward networks: a name that Keras knows, `gelu_tanh` (GELU approximated by
+    """Activation of the feed-forward networks: a Keras activation name, `gelu_tanh` (GELU approximated by
     tanh), or a function."""
     gated: bool = False
-    """Whether to use gated feed-forward networks (Shazeer 2020)."""
+    """Whether to use a gated feed-forward network (GLU, Shazeer 2020)."""
     use_bias: bool = True
     """Whether attention and feed-forward networks have biases."""
     norm_first: bool = False
-    """Whether to normalize before each sub-layer (pre-norm), not after it as the paper does."""
+    """Whether to normalize before each sub-layer (pre-norm) instead of after it (post-norm, as in the
+    paper)."""
     normalization: Literal["layer", "rms"] = "layer"
-    """Kind of normalization."""
+    """Kind of normalization: `layer` (layer normalization) or `rms` (RMS normalization)."""
     layer_norm_epsilon: float = 1e-6
-    """Number that normalization adds to the variance."""
+    """Constant added to the variance in the normalization, for numerical stability."""
     num_key_value_heads: int | None = None
-    """Number of key/value heads; must divide `num_heads`. Defaults to `num_heads`."""
+    """Number of key/value heads (grouped-query attention). Must divide `num_heads`. Defaults to
+    `num_heads`."""
     rematerialize: bool = False
-    """Whether to compute the activations of each layer again in the backward pass instead of keeping them:
-    less memory, more time (Chen et al. 2016)."""
+    """Whether to recompute each layer's activations in the backward pass instead of storing them: less
+    memory, more time (Chen et al. 2016)."""
 
     def __post_init__(self) -> None:
-        # Each value, then what must fit together, before any weight is made; so values given in Python, by a
-        # file or by a flag meet the same message.
+        # Checked here, before any weight exists, so that Python arguments, files and flags get the same
+        # messages.
         for field in dataclasses.fields(self):
             _check_value(field, getattr(self, field.name))
         if self.num_heads > self.intermediate_dim:
             raise ValueError(
                 "`intermediate_dim` must be at least `num_heads`; the order is (num_heads, "
-                "intermediate_dim), in KerasHub the other one. "
+                "intermediate_dim), in KerasHub the opposite. "
                 f"Received: num_heads={self.num_heads}, intermediate_dim={self.intermediate_dim}."
             )
         check_divides(num_key_value_heads=self.num_key_value_heads, num_heads=self.num_heads)
 
     @classmethod
     def split(cls, owner: type, options: Config, **others: Any) -> tuple[Self, Config]:
-        """Make the configuration of a constructor's options, and return the rest, which are for Keras.
+        """Build the configuration from a constructor's options, and return it with the options for Keras.
 
         Args:
-            owner: The class whose constructor it is.
-            options: The constructor's keyword arguments.
+            owner: Class of the constructor, named in errors.
+            options: Keyword arguments of the constructor.
             **others: Fields that the constructor takes by position.
+
+        Returns:
+            The configuration, and the options that are arguments of `keras.layers.Layer`.
 
         Raises:
             TypeError: If an option is neither a field nor an argument of Keras's layers.
@@ -99,7 +104,7 @@ class LayerConfig:
         rest = {name: value for name, value in options.items() if name not in names}
         if unknown := sorted(rest.keys() - {*_KERAS_ARGUMENTS}):
             meant = [
-                ours for ours, theirs in _ELSEWHERE.items() if unknown[0] in theirs.split() and ours in names
+                ours for ours, theirs in _SYNONYMS.items() if unknown[0] in theirs.split() and ours in names
             ]
             meant = meant or difflib.get_close_matches(unknown[0], names, 1)
             hint = f" Did you mean `{meant[0]}`?" if meant else ""
@@ -108,11 +113,11 @@ class LayerConfig:
         return cls(**{name: options[name] for name in names if name in options}, **others), rest
 
     def options(self) -> Config:
-        """Return each field's name and value."""
+        """Return the fields as a dict."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def get_config(self) -> Config:
-        """Return each field's name and its value as JSON can hold it."""
+        """Return the fields as a dict, ready for JSON."""
         return {**self.options(), "activation": serialize_activation(self.activation)}
 
 
@@ -122,7 +127,7 @@ def _check_value(field: dataclasses.Field[Any], value: Any) -> None:
         return
     if field.type in (int, int | None):
         check_positive(**named)
-    # All rates are of dropout, and bear its name.
+    # Every rate is a dropout rate and is named so.
     elif field.name.endswith("dropout"):
         check_rates(**named)
     elif get_origin(field.type) is Literal:

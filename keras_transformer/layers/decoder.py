@@ -1,4 +1,4 @@
-"""The right half of Figure 1: the decoder layer, and the stack of them."""
+"""Decoder of Figure 1: the decoder layer and the stack of decoder layers."""
 
 from typing import Any
 
@@ -12,30 +12,30 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class DecoderLayer(_Block):
-    """Causal self-attention, cross-attention, then a feed-forward network.
+    """Transformer decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    "Attention Is All You Need", section 3.1. In cross-attention the queries come from the decoder, keys and
-    values from the encoder's final output, which may have another length and another width. A layer that is
-    built without an encoder's output has no cross-attention: the layer of a decoder-only model. The
-    constructor's arguments are those of `Decoder`, without the number of layers.
+    Queries of the cross-attention come from the decoder, keys and values from the encoder's output, whose
+    length and width may differ ("Attention Is All You Need", section 3.1). A layer built without
+    `encoder_output` has no cross-attention. The constructor takes the arguments of `Decoder`, except
+    `num_layers` and `final_norm`.
 
     Call arguments:
         inputs: `(b, t, d)`.
         encoder_output: `(b, s, any width)`; None without cross-attention.
-        padding_mask: `(b, t)`, True (1) where the target has a token.
-        encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
-        attention_mask: of the self-attention, besides the causal one; `(t, t)`, `(b, t, t)`, `(b, 1, t, t)`
-            or `(b, h, t, t)`.
-        cross_attention_mask: of the cross-attention, likewise over `(t, s)`.
-        training: whether dropout is on.
+        padding_mask: `(b, t)`; True (1) where the target has a token.
+        encoder_padding_mask: `(b, s)`; True (1) where the source has a token.
+        attention_mask: `(t, t)`, `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`; True (1) where the query may
+            attend to the key. Combined with the causal mask.
+        cross_attention_mask: The same over `(t, s)`, for the cross-attention.
+        training: Whether to apply dropout.
 
     Returns:
         `(b, t, d)`.
 
     Raises:
-        TypeError: see `Decoder`.
-        ValueError: heads that do not divide the width; an encoder's output where the layer was built without
-            one, or none where it was built with one, or of another width; see also `Decoder`.
+        TypeError: See `Decoder`.
+        ValueError: If `num_heads` does not divide the width, or `encoder_output` does not match the one at
+            `build`; see also `Decoder`.
 
     Example:
         >>> x, memory = keras.ops.zeros((1, 3, 8)), keras.ops.zeros((1, 5, 16))
@@ -49,13 +49,13 @@ class DecoderLayer(_Block):
         super().__init__(num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
-        # No key comes after the query: as in T5, all buckets are for those before it.
+        # Keys never come after the query, so all buckets are for earlier keys, as in T5.
         positions = "relative_causal" if self.positions == "relative" else self.positions
         self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, positions)
         self.self_attention_residual = self._residual("self_attention_residual", inputs_shape)
         self.cross_attention = None
         if encoder_output_shape is not None:
-            # Without positions: those of source and target do not count from the same start.
+            # Without positions: distances between source and target positions have no meaning.
             self.cross_attention = self._attention("cross_attention", inputs_shape, encoder_output_shape)
             self.cross_attention_residual = self._residual("cross_attention_residual", inputs_shape)
         self.feed_forward = self._feed_forward("feed_forward", inputs_shape)
@@ -76,8 +76,7 @@ class DecoderLayer(_Block):
         self.check_encoder_output(encoder_output, cross_attention_mask)
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
-        # Masked self-attention (b, t, d) -> (b, t, d), causal whatever the masks say: a position must not see
-        # the token that it has to predict.
+        # Causal self-attention (b, t, d) -> (b, t, d): a position must not see the token that it predicts
         normalized = self.self_attention_residual.normalize(x, training)
         attended = self.self_attention(
             normalized,
@@ -116,7 +115,7 @@ class DecoderLayer(_Block):
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> keras.KerasTensor:
-        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
+        """Check the arguments as a call does, and return the symbolic output; called by Keras."""
         check_vectors(inputs.shape)
         self.check_encoder_output(encoder_output, cross_attention_mask)
         self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
@@ -134,16 +133,16 @@ class DecoderLayer(_Block):
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Return the scores that the call of a built layer computes.
+        """Return the attention scores of a built layer.
 
-        The arguments are those of the call.
+        Takes the same arguments as the call.
 
         Returns:
-            `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the second one only where
-            there is an encoder's output.
+            `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the latter only with an
+            encoder's output.
         """
         self.check_encoder_output(encoder_output, cross_attention_mask)
-        # The feed-forward network is left out: it comes after both attentions.
+        # The feed-forward network comes after both attentions and is not needed.
         x, scores = self.self_attention_residual.normalize(inputs), {}
         attended, scores["self_attention"] = self.self_attention(
             x,
@@ -167,62 +166,61 @@ class DecoderLayer(_Block):
     def check_encoder_output(
         self, encoder_output: Tensor | None, cross_attention_mask: Tensor | None = None
     ) -> None:
-        """Raise ValueError for what the layer was not built for, and for another width."""
+        """Raise ValueError unless the encoder's output matches the one that the layer was built with."""
         if (encoder_output is None) != (self.cross_attention is None):
             wanted = "None" if self.cross_attention is None else "a tensor (b, s, any width)"
             raise ValueError(
                 f"`encoder_output` must be {wanted}, as when the layer was built. "
-                f"Received: encoder_output={_described(encoder_output)}."
+                f"Received: encoder_output={_shape_description(encoder_output)}."
             )
         if self.cross_attention is not None and encoder_output is not None:
             check_width(self.cross_attention.value_dense.kernel.shape[0], encoder_output=encoder_output.shape)
         elif cross_attention_mask is not None:
             raise ValueError(
                 "`cross_attention_mask` must be None without cross-attention. "
-                f"Received: cross_attention_mask={_described(cross_attention_mask)}."
+                f"Received: cross_attention_mask={_shape_description(cross_attention_mask)}."
             )
 
 
-def _described(tensor: Tensor | None) -> str:
-    """Return what a message tells of a tensor."""
+def _shape_description(tensor: Tensor | None) -> str:
+    """Return the description of a tensor in an error message."""
     return "None" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Decoder(_Stack):
-    """`num_layers` decoder layers, each attending to the same encoder output.
+    """Transformer decoder: a stack of decoder layers that attend to the same encoder output.
 
-    A pre-norm stack ends with a normalization. A stack that is built without an encoder's output has no
-    cross-attention: that of a decoder-only model.
+    A stack built without `encoder_output` has no cross-attention, as in a decoder-only model.
 
     Args:
         num_layers: Number of layers.
         num_heads: See `Encoder`.
         intermediate_dim: See `Encoder`.
-        **options: The options of `Encoder`, and `name` and `dtype` of a Keras layer.
+        **options: The other arguments of `Encoder`.
 
     Call arguments:
         inputs: `(b, t, d)`.
         encoder_output: `(b, s, any width)`; None without cross-attention.
-        padding_mask: `(b, t)`, True (1) where the target has a token.
-        encoder_padding_mask: `(b, s)`, True (1) where the source has a token.
-        attention_mask: of the self-attention of every layer; see `DecoderLayer`.
-        cross_attention_mask: of the cross-attention of every layer; likewise.
-        training: whether dropout is on.
+        padding_mask: `(b, t)`; True (1) where the target has a token.
+        encoder_padding_mask: `(b, s)`; True (1) where the source has a token.
+        attention_mask: Used in the self-attention of every layer; see `DecoderLayer`.
+        cross_attention_mask: Used in the cross-attention of every layer; see `DecoderLayer`.
+        training: Whether to apply dropout.
 
     Returns:
         `(b, t, d)`.
 
     Raises:
-        TypeError: see `Encoder`.
-        ValueError: see `Encoder` and `DecoderLayer`.
+        TypeError: See `Encoder`.
+        ValueError: See `Encoder` and `DecoderLayer`.
     """
 
     def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **options: Any) -> None:
         super().__init__(num_layers, num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
-        # All layers attend to the output of the last encoder layer, and so have its width.
+        # Every layer attends to the same encoder output.
         self._build_layers(DecoderLayer, inputs_shape, encoder_output_shape)
 
     def call(

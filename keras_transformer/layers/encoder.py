@@ -1,4 +1,4 @@
-"""The left half of Figure 1: the encoder layer, and the stack of them."""
+"""Encoder of Figure 1: the encoder layer and the stack of encoder layers."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class EncoderLayer(_Block):
-    """Self-attention, then a feed-forward network, each in a residual connection.
+    """Transformer encoder layer: self-attention and a feed-forward network.
 
-    "Attention Is All You Need", section 3.1. The constructor's arguments are those of `Encoder`, without the
-    number of layers.
+    Each of the two has a residual connection ("Attention Is All You Need", section 3.1). The constructor
+    takes the arguments of `Encoder`, except `num_layers` and `final_norm`.
 
     Call arguments:
         inputs: `(b, s, d)`.
-        padding_mask: `(b, s)`, True (1) where there is a token.
-        attention_mask: `(s, s)`, `(b, s, s)`, `(b, 1, s, s)` or `(b, h, s, s)`; True (1) where the first
-            position may attend to the second.
-        training: whether dropout is on.
-        mask: the Keras mask, which Keras's wrappers pass in place of `padding_mask`.
+        padding_mask: `(b, s)`; True (1) where there is a token.
+        attention_mask: `(s, s)`, `(b, s, s)`, `(b, 1, s, s)` or `(b, h, s, s)`; True (1) where the query
+            position may attend to the key position.
+        training: Whether to apply dropout.
+        mask: The Keras mask, used if `padding_mask` is None; passed by Keras's wrapper layers.
 
     Returns:
         `(b, s, d)`.
 
     Raises:
-        TypeError: see `Encoder`.
-        ValueError: heads that do not divide the width; see also `Encoder`.
+        TypeError: See `Encoder`.
+        ValueError: If `num_heads` does not divide the width; see also `Encoder`.
 
     Example:
         >>> tuple(EncoderLayer(2, 16)(keras.ops.zeros((1, 5, 8))).shape)
@@ -56,7 +56,7 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        # Keras's wrappers know only the name `mask`.
+        # Keras's wrapper layers pass the mask as `mask`.
         padding_mask = mask if padding_mask is None else padding_mask
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
@@ -84,7 +84,7 @@ class EncoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> keras.KerasTensor:
-        """Return the symbolic output, where an eager call would not raise; Keras calls this."""
+        """Check the arguments as a call does, and return the symbolic output; called by Keras."""
         check_vectors(inputs.shape)
         self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
@@ -92,14 +92,14 @@ class EncoderLayer(_Block):
     def attention_scores(
         self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Return the scores that the call of a built layer computes.
+        """Return the attention scores of a built layer.
 
-        The arguments are those of the call.
+        Takes the same arguments as the call.
 
         Returns:
             `{"self_attention": (b, h, s, s)}`.
         """
-        # The feed-forward network is left out: it comes after the attention.
+        # The feed-forward network comes after the attention and is not needed.
         x = self.self_attention_residual.normalize(inputs)
         _, scores = self.self_attention(
             x, x, attention_mask=attention_mask, padding_mask=padding_mask, return_attention_scores=True
@@ -109,36 +109,36 @@ class EncoderLayer(_Block):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Encoder(_Stack):
-    """`num_layers` encoder layers, one after the other.
+    """Transformer encoder: a stack of encoder layers.
 
-    It takes vectors, not token ids, so anything of shape `(b, s, d)` may enter. A pre-norm stack ends with a
-    normalization.
+    The inputs are vectors, not token ids.
 
     Args:
         num_layers: Number of layers.
-        num_heads: Number of heads, `h`. Must divide the width of the input unless `head_dim` is given.
+        num_heads: Number of attention heads, `h`. Must divide the width of the input unless `head_dim` is
+            given.
         intermediate_dim: Inner width of the feed-forward networks, `f`.
-        final_norm: Whether the stack ends with a normalization. Defaults to True for a pre-norm stack.
-        positions: Positions of the self-attention: None, `rotary` or `relative`; see `MultiHeadAttention`. In
-            a decoder `relative` is `relative_causal`.
+        final_norm: Whether the stack ends with a normalization. Defaults to `norm_first`.
+        positions: Position information in the self-attention: None, `rotary` or `relative`; see
+            `MultiHeadAttention`. In a decoder, `relative` means `relative_causal`.
         kernel_initializer: Initializer of the kernels. Defaults to `glorot_uniform`.
         bias_initializer: Initializer of the biases. Defaults to `zeros`.
         **options: The other fields of `LayerConfig`, and `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, s, d)`.
-        padding_mask: `(b, s)`, True (1) where there is a token.
-        attention_mask: of every layer; see `EncoderLayer`.
-        training: whether dropout is on.
-        mask: the Keras mask, which Keras's wrappers pass in place of `padding_mask`.
+        padding_mask: `(b, s)`; True (1) where there is a token.
+        attention_mask: Used in every layer; see `EncoderLayer`.
+        training: Whether to apply dropout.
+        mask: The Keras mask, used if `padding_mask` is None; passed by Keras's wrapper layers.
 
     Returns:
         `(b, s, d)`.
 
     Raises:
         TypeError: If an option is unknown, a size is not an integer, or a rate is not a number.
-        ValueError: If the inputs have no axis of time, as token ids have none, or another width than the
-            weights, or if an option is out of its range.
+        ValueError: If the inputs are not of shape `(b, s, d)` with the width of the weights, or an option is
+            out of its range.
     """
 
     def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward network, "Attention Is All You Need", section 3.3."""
+"""Position-wise feed-forward network, "Attention Is All You Need", section 3.3."""
 
 from collections.abc import Callable
 
@@ -26,9 +26,9 @@ def _gelu_tanh(inputs: Tensor) -> Tensor:
 
 
 def get_activation(activation: object, option: str = "activation") -> Callable[[Tensor], Tensor]:
-    """Return the function that a name stands for; raise ValueError for an unknown one."""
+    """Return the activation function of a name; raise ValueError for an unknown name."""
     check_kind(str, Callable, dict, None, **{option: activation})
-    # Keras has a name for the exact GELU alone.
+    # Keras has a name only for the exact GELU.
     if activation == "gelu_tanh":
         return _gelu_tanh
     try:
@@ -41,38 +41,39 @@ def get_activation(activation: object, option: str = "activation") -> Callable[[
 
 
 def serialize_activation(activation: object) -> object:
-    """Return what stands for an activation in a configuration: its name, where it has one."""
+    """Return an activation as a configuration stores it: its name, if it has one."""
     function = get_activation(activation)
     return "gelu_tanh" if function is _gelu_tanh else keras.activations.serialize(function)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FeedForward(keras.layers.Layer):
-    """Two linear maps with an activation between them, at every position alike.
+    """Position-wise feed-forward network, optionally gated (GLU).
 
-    `FFN(x) = activation(x W1 + b1) W2 + b2`; the output has the width of the input. Gated (Shazeer 2020, "GLU
-    Variants Improve Transformer") it is `(activation(x W1 + b1) * (x V + c)) W2 + b2`: with the activation
-    `silu` that is SwiGLU, with `gelu` GEGLU.
+    `FFN(x) = activation(x W1 + b1) W2 + b2`, with the output as wide as the input. With `gated`,
+    `FFN(x) = (activation(x W1 + b1) * (x V + c)) W2 + b2` (Shazeer 2020, "GLU Variants Improve Transformer"):
+    SwiGLU with the activation `silu`, GEGLU with `gelu`.
 
     Args:
-        intermediate_dim: the inner width, `f`.
-        activation: what `keras.activations.get` takes, or `gelu_tanh`.
-        gated: whether a third linear map is multiplied with what is activated.
-        use_bias: whether the linear maps add a bias.
-        dropout: the rate of the dropout after the activation.
-        kernel_initializer: draws the kernels; `glorot_uniform` if None.
-        bias_initializer: draws the biases; `zeros` if None.
+        intermediate_dim: Inner width, `f`.
+        activation: Activation, as `keras.activations.get` takes it, or `gelu_tanh`.
+        gated: Whether to use a gated feed-forward network (GLU).
+        use_bias: Whether the linear maps have biases.
+        dropout: Dropout rate after the activation.
+        kernel_initializer: Initializer of the kernels. Defaults to `glorot_uniform`.
+        bias_initializer: Initializer of the biases. Defaults to `zeros`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, t, d)`.
-        training: whether dropout is on.
+        training: Whether to apply dropout.
 
     Returns:
         `(b, t, d)`.
 
     Raises:
-        ValueError: a width not above zero, a rate outside [0, 1), or an unknown activation.
+        ValueError: If `intermediate_dim` is not above zero, the rate is outside [0, 1), or the activation is
+            unknown.
 
     Example:
         >>> tuple(FeedForward(32)(keras.ops.zeros((2, 5, 8))).shape)
@@ -114,12 +115,12 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         self.compute_output_shape(inputs.shape)
-        # (b, t, d) -> (b * t, d): the products of larger tensors need several operations more each.
+        # (b, t, d) -> (b * t, d): matrix products of rank 3 need several more operations.
         rows = inputs if len(inputs.shape) == 2 else ops.reshape(inputs, (-1, inputs.shape[-1]))
         # (b * t, d) -> (b * t, f)
         x = self.inner(rows)
         if self.gate is not None:
-            # The gate is linear: only its factor is activated.
+            # The gate itself has no activation.
             x = x * self.gate(rows)
         x = self.outer(self.inner_dropout(x, training=training))
         return x if rows is inputs else ops.reshape(x, shape_of(inputs))

@@ -1,6 +1,6 @@
-"""Masks: how they are made, and the only place where they are combined.
+"""Attention masks: creation, checks and combination.
 
-One rule holds everywhere: True (1) means *may be attended to*.
+In every mask True (1) means that a position may be attended to.
 """
 
 import functools
@@ -15,35 +15,35 @@ from keras_transformer.types import Shape, Tensor
 
 
 def padding_mask(token_ids: Tensor, pad_id: int = 0) -> Tensor:
-    """Tell tokens from padding.
+    """Return the padding mask of token ids.
 
     Args:
-        token_ids: integers `(b, s)`.
-        pad_id: the id that stands for padding.
+        token_ids: Integers `(b, s)`.
+        pad_id: Id of the padding token.
 
     Returns:
         A boolean tensor `(b, s)`, True where there is a token.
 
     Raises:
-        TypeError: a `pad_id` that is not an integer.
+        TypeError: If `pad_id` is not an integer.
     """
     check_kind(Integral, pad_id=pad_id)
     return ops.not_equal(token_ids, pad_id)
 
 
 def causal_mask(query_length: Tensor | int, key_length: Tensor | int, *, start: Tensor | int = 0) -> Tensor:
-    """Let each query attend to the keys up to its own position, and to none of the future.
+    """Return a causal mask, in which each query attends only to its own and earlier positions.
 
     Args:
-        query_length: the number of queries, `t`.
-        key_length: the number of keys, `s`.
-        start: the position of the first query; that of the first key is 0.
+        query_length: Number of queries, `t`.
+        key_length: Number of keys, `s`.
+        start: Position of the first query. The first key has position 0.
 
     Returns:
         A boolean tensor `(t, s)`, True where the query may attend to the key.
     """
-    # The first query stands where the first key does, as in Keras and torch, also with fewer queries than
-    # keys: aligned at the ends, the layers would give other numbers than those that they replace.
+    # As in Keras and torch, the first query has the position of the first key, even with fewer queries than
+    # keys.
     return _distance(query_length, key_length, start) >= 0
 
 
@@ -53,7 +53,7 @@ def _window_mask(query_length: Tensor | int, key_length: Tensor | int, window: i
 
 
 def _distance(query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int) -> Tensor:
-    """Return how far each key lies before each query."""
+    """Return query position minus key position, int32 `(t, s)`."""
     # (t,), (s,) -> (t, s)
     queries = ops.arange(query_length, dtype="int32") + as_position(start)
     return queries[:, None] - ops.arange(key_length, dtype="int32")[None, :]
@@ -69,42 +69,41 @@ def combine_masks(
     value_mask: Tensor | None = None,
     scores_shape: Shape = (None, None, None, None),
 ) -> Tensor | None:
-    """Combine all masks of one attention into one: a key may be attended to where every mask allows it.
+    """Combine the masks of one attention: a key is visible where every mask allows it.
 
     Args:
-        padding_mask: `(b, s)`, True where the key is a token.
-        attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; a size of 1 stands for
-            every index of that axis.
-        causal_mask: `(t, s)`, as `causal_mask()` makes it.
-        window_mask: `(t, s)`, True where the key is near the query.
-        key_mask: `(b, s)`, the Keras mask of the keys, read only without a `padding_mask`.
-        value_mask: `(b, s)`, the Keras mask of the values, likewise.
-        scores_shape: `(b, h, t, s)`, as far as it is known.
+        padding_mask: `(b, s)`; True where the key is a token.
+        attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True where the query may
+            attend to the key. Axes of size 1 broadcast.
+        causal_mask: `(t, s)`, as `causal_mask()` returns it.
+        window_mask: `(t, s)`; True where the key is inside the query's window.
+        key_mask: `(b, s)`, the Keras mask of the keys; `padding_mask` overrides it.
+        value_mask: `(b, s)`, the Keras mask of the values; `padding_mask` overrides it.
+        scores_shape: `(b, h, t, s)` to check the masks against, None for unknown sizes.
 
     Returns:
-        A boolean tensor that broadcasts to `(b, h, t, s)`, or None where no mask was given: then everything
-        may be attended to.
+        A boolean tensor that broadcasts to `(b, h, t, s)`, or None if no mask is given.
 
     Raises:
-        TypeError: a mask that is not of booleans or numbers.
-        ValueError: a mask of another rank or size, or of other numbers than 0 and 1.
+        TypeError: If a mask holds neither booleans nor numbers.
+        ValueError: If a mask has the wrong rank or size, or holds other numbers than 0 and 1.
     """
-    # What is given outranks what Keras has filled in.
+    # An explicit mask overrides the Keras masks.
     keys = {"padding_mask": padding_mask}
     if padding_mask is None:
         keys = {"value_mask": value_mask, "key_mask": key_mask}
     pairs = {"causal_mask": causal_mask, "window_mask": window_mask}
     masks = [
-        *(_over_keys(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
-        *([] if attention_mask is None else [_over_queries(attention_mask, scores_shape)]),
+        *(_expand_key_mask(mask, name, scores_shape) for name, mask in keys.items() if mask is not None),
+        *([] if attention_mask is None else [_expand_query_mask(attention_mask, scores_shape)]),
         # (t, s) -> (1, 1, t, s)
         *(as_boolean(mask, name)[None, None, :, :] for name, mask in pairs.items() if mask is not None),
     ]
-    # None where nothing is masked: attention then leaves out the operations of a mask.
+    # None without masks, so that attention skips the mask operations.
     return functools.reduce(ops.logical_and, masks) if masks else None
 
 
-def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
+def _expand_key_mask(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, name)
     _check_key_mask(mask.shape, name, scores_shape)
     # (b, s) -> (b, 1, 1, s)
@@ -112,9 +111,9 @@ def _over_keys(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
 
 
 def _check_key_mask(shape: Shape, name: str, scores_shape: Shape) -> None:
-    """Raise ValueError for a mask that is not over the keys `(b, s)`."""
+    """Raise ValueError unless a mask has the shape of the keys, `(b, s)`."""
     wanted = (scores_shape[0], scores_shape[3])
-    # It would broadcast, and so show or hide all keys of an example together.
+    # A mask (b, 1) would broadcast and show or hide all keys of an example together.
     one_key_for_all = len(shape) == 2 and shape[1] == 1 and known_sizes(wanted)[1] not in (None, 1)
     if one_key_for_all or not _fits(shape, wanted):
         raise ValueError(
@@ -123,7 +122,7 @@ def _check_key_mask(shape: Shape, name: str, scores_shape: Shape) -> None:
         )
 
 
-def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
+def _expand_query_mask(mask: Tensor, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, "attention_mask")
     _check_query_mask(mask.shape, scores_shape)
     rank = len(mask.shape)
@@ -132,7 +131,7 @@ def _over_queries(mask: Tensor, scores_shape: Shape) -> Tensor:
 
 
 def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
-    """Raise ValueError for a mask that is not over queries and keys."""
+    """Raise ValueError unless a mask has a shape of queries and keys."""
     batch, heads, *lengths = scores_shape
     wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
     if len(shape) not in wanted or not _fits(shape, wanted[len(shape)]):
@@ -144,7 +143,7 @@ def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
 
 
 class _Masks(NamedTuple):
-    """The masks of one call of attention, as they are given."""
+    """Masks of one attention call, as the caller passed them."""
 
     attention_mask: Tensor | None = None
     padding_mask: Tensor | None = None
@@ -153,26 +152,26 @@ class _Masks(NamedTuple):
     key_mask: Tensor | None = None
 
 
-def _hide(vectors: Tensor, seen: Tensor) -> Tensor:
+def _zero_non_finite(vectors: Tensor, seen: Tensor) -> Tensor:
     """Return vectors `(b, s, d)` with zeros for NaN and infinity where `seen` `(b, s)` is False."""
-    # A weight of 0 hides no NaN, neither from the outputs nor from the gradients of the weights. All other
-    # numbers stay, so that outputs at padding are those of other libraries.
+    # A NaN times an attention weight of 0 is NaN, in outputs and gradients. Finite numbers stay, so that
+    # outputs at padding equal those of other libraries.
     is_kept = ops.logical_or(ops.expand_dims(seen, -1), ops.isfinite(vectors))
     return ops.where(is_kept, vectors, ops.zeros((), vectors.dtype))
 
 
 def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
-    """Return vectors `(b, s, d)` that are finite at padding, whatever stands there."""
+    """Return vectors `(b, s, d)` with NaN and infinity at padding replaced by zeros."""
     if padding_mask is None:
         return vectors
     mask = as_boolean(padding_mask, "padding_mask")
     _check_key_mask(mask.shape, "padding_mask", (vectors.shape[0], None, None, vectors.shape[1]))
-    return _hide(vectors, mask)
+    return _zero_non_finite(vectors, mask)
 
 
 def _warn_if_inverted(masks: _Masks) -> bool:
-    """Warn of masks that leave queries no key; return whether they could be read, as in an eager call."""
-    # The masks that many tutorials make are True where a key is hidden. A single example may be all padding.
+    """Warn if a mask leaves a query without keys; return whether mask values were known (eager call)."""
+    # Many tutorials use the opposite convention, True where a key is hidden. One example may be all padding.
     is_known = False
     for name, mask, axis in (
         ("attention_mask", masks.attention_mask, -1),
@@ -194,19 +193,19 @@ def _warn_if_inverted(masks: _Masks) -> bool:
 def _mask_queries(
     queries: Tensor, mask: Tensor | None, query_mask: Tensor, has_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Let queries of padding gather what they do in Keras: zeros where it has scores, else the mean."""
+    """Give padding queries Keras's output: zeros if Keras computes scores, else the mean of the values."""
     # (b, t) -> (b, t, 1, 1)
     query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
     rows = ops.transpose(query_mask, (0, 2, 1, 3))
     if has_scores:
         return queries, rows if mask is None else ops.logical_and(mask, rows)
-    # A query of zeros that may attend to every key weights all alike, in every kernel.
+    # A zero query that may attend to every key weights all keys equally, in every kernel.
     queries = ops.where(query_mask, queries, ops.zeros_like(queries))
     return queries, None if mask is None else ops.logical_or(mask, ops.logical_not(rows))
 
 
 def _fits(shape: Shape, wanted: Shape) -> bool:
-    """Return whether a mask has the wanted rank, and in each axis the wanted size or 1."""
+    """Return whether a mask has the wanted rank and, in each axis, the wanted size or 1."""
     shape, wanted = known_sizes(shape), known_sizes(wanted)
     return len(shape) == len(wanted) and all(
         size in (1, None, known) or known is None for size, known in zip(shape, wanted, strict=True)
@@ -214,6 +213,6 @@ def _fits(shape: Shape, wanted: Shape) -> bool:
 
 
 def _sizes(shape: Shape) -> str:
-    """Return the sizes of a shape to follow its letters, if any is known."""
+    """Return the sizes of a shape for an error message, empty if all are unknown."""
     sizes = known_sizes(shape)
     return "" if all(size is None for size in sizes) else f" = {sizes}"

@@ -24,16 +24,16 @@ from keras_transformer._backend.gather import shape_of
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import (
-    _hide,
     _mask_queries,
     _Masks,
     _warn_if_inverted,
     _window_mask,
+    _zero_non_finite,
     causal_mask,
     combine_masks,
 )
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _as_matrix, _Projection
+from keras_transformer.layers.projection import _matrix_initializer, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
@@ -41,7 +41,7 @@ from keras_transformer.types import Config, Shape, Tensor
 
 POSITIONS = (None, "rotary", "relative", "relative_causal")
 
-# What Keras looks up by name: each attribute, and how `get_config` writes it.
+# Serializers of the attributes that hold Keras objects.
 _SERIALIZERS = {
     "kernel_initializer": keras.initializers.serialize,
     "bias_initializer": keras.initializers.serialize,
@@ -70,71 +70,70 @@ _OPTIONS = (
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class MultiHeadAttention(keras.layers.Layer):
-    """Lets every query gather values by how well their keys fit it.
+    """Multi-head attention with grouped key/value heads.
 
-    `query`, `key` and `value` are inputs; the layer multiplies each with its own kernel. In self-attention
-    all three are the same tensor. In cross-attention the query is the decoder's state, and key and value are
-    the encoder's final output. Each may have its own width, and there may be more or fewer keys than queries.
+    Each query returns a weighted average of the values, weighted by query-key similarity. For self-attention,
+    pass the same tensor as `query` and `value`; for cross-attention, pass the decoder's state as `query` and
+    the encoder's output as `value`.
 
-    It takes the place of `keras.layers.MultiHeadAttention`: the arguments have the same names, and the
-    weights the same shapes and order, so that `ours.set_weights(theirs.get_weights())` loads them, and the
-    other way round, for layers and for whole models.
+    A drop-in replacement for `keras.layers.MultiHeadAttention`, with the same argument names, weight shapes
+    and weight order: `get_weights` and `set_weights` transfer weights in both directions.
+
+    A subclass may override `_compute_attention`, as in Keras. It takes heads `(b, t, h, k)` and a mask that
+    broadcasts to `(b, h, t, s)`, and returns heads and scores.
 
     Args:
-        num_heads: the number of heads, `h`.
-        key_dim: the width of each query and key in a head, `k`.
-        value_dim: the width of each value in a head; `key_dim` if None.
-        dropout: the rate of the dropout on the attention scores.
-        use_bias: whether the projections add a bias.
-        output_shape: the width of the output, or several sizes; that of the query if None.
-        attention_axes: the axes that are the sequence; those between the first and the last if None.
-        sliding_window: a query sees only keys fewer positions away than this; all if None.
-        flash_attention: True wants flash attention, which has neither scores nor dropout, False another
-            kernel. None lets torch choose, and XLA compile the formula.
-        kernel_initializer: draws the kernels, each as the matrix it is: `(d, h * k)` and `(h * k, d)`.
-        bias_initializer: draws the biases.
-        kernel_regularizer: of the kernels.
-        bias_regularizer: of the biases.
-        activity_regularizer: of the output.
-        kernel_constraint: of the kernels.
-        bias_constraint: of the biases.
-        use_gate: whether each head's output is multiplied with a sigmoid of the query.
-        seed: of the dropout.
-        num_key_value_heads: fewer heads for keys and values, each shared by a group of query heads (Ainslie
-            et al. 2023); 1 is multi-query attention (Shazeer 2019).
-        positions: `rotary` turns queries and keys (see `RotaryEmbedding`), `relative` adds a learned bias for
-            each distance (Raffel et al. 2020), `relative_causal` one for each distance back; None leaves
-            positions to the inputs. For self-attention: they count queries and keys from the same start. Each
-            layer has a table of its own; a model in which a stack shares one, as T5, has it in every layer.
+        num_heads: Number of query heads, `h`.
+        key_dim: Size of each query and key head, `k`.
+        value_dim: Size of each value head. Defaults to `key_dim`.
+        dropout: Dropout rate on the attention scores.
+        use_bias: Whether the projections have biases.
+        output_shape: Width of the output, or several sizes. Defaults to the query's width.
+        attention_axes: Axes to attend over. Defaults to all between the first and the last.
+        sliding_window: Attend only to keys fewer than this many positions away. Defaults to no limit.
+        flash_attention: Whether to use flash attention, which supports neither dropout nor returned scores.
+            If None, torch chooses, and the other backends compute the plain formula.
+        kernel_initializer: Initializer of the kernels; fan-in and fan-out are those of the 2-D matrix,
+            `(d, h * k)` or `(h * k, d)`.
+        bias_initializer: Initializer of the biases.
+        kernel_regularizer: Regularizer of the kernels.
+        bias_regularizer: Regularizer of the biases.
+        activity_regularizer: Regularizer of the output.
+        kernel_constraint: Constraint on the kernels.
+        bias_constraint: Constraint on the biases.
+        use_gate: Whether to multiply each head's output by a sigmoid gate of the query.
+        seed: Random seed of the dropout.
+        num_key_value_heads: Number of key/value heads, each shared by a group of query heads (Ainslie et al.
+            2023); 1 is multi-query attention (Shazeer 2019). Must divide `num_heads`. Defaults to
+            `num_heads`.
+        positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative`, a
+            learned bias per distance (Raffel et al. 2020), or `relative_causal`, the same for earlier keys
+            only. Each layer has a separate bias table. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        query: `(b, t, d)`; also `(t, d)`, or with more axes, see `attention_axes`.
-        value: `(b, s, d)`, of any width; as many axes as the query.
-        key: `(b, s, d)`, of any width; `value` if None.
+        query: `(b, t, d)`; also `(t, d)`, or more axes with `attention_axes`.
+        value: `(b, s, d)`, of any width and the query's rank.
+        key: `(b, s, d)`, of any width. Defaults to `value`.
         attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the query may
             attend to the key.
-        padding_mask: `(b, s)`, True (1) where the key is a token. If None, the Keras masks of `key` and
-            `value` are read.
-        use_causal_mask: whether a query sees no later position than its own.
-        return_attention_scores: whether the scores are returned too.
-        training: whether dropout is on.
-        key_mask, value_mask: filled in by Keras; `(b, s)`.
-        query_mask: likewise, `(b, t)`. A query of padding gathers what it does in Keras: zeros with a dropout
-            or with `return_attention_scores`, else the mean of all values.
+        padding_mask: `(b, s)`; True (1) where the key is a token. Defaults to the Keras masks of `key` and
+            `value`.
+        use_causal_mask: Whether to hide later positions from each query.
+        return_attention_scores: Whether to return the scores, too.
+        training: Whether to apply dropout.
+        key_mask, value_mask: `(b, s)`, set by Keras.
+        query_mask: `(b, t)`, set by Keras. As in Keras, the output at a padding query is zero with dropout or
+            `return_attention_scores`, else the mean of all values.
 
     Returns:
-        `(b, t, output_shape)`; with `return_attention_scores` a pair of that and the scores `(b, h, t, s)`. A
-        query that may attend to no key gathers zeros; in Keras it gathers the mean of all values.
-
-    A subclass may replace `_compute_attention`, as one of Keras's layer may: it takes heads `(b, t, h, k)`
-    and a mask that broadcasts to `(b, h, t, s)`, and returns heads and scores.
+        `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
+        A query with no visible key gets zeros; in Keras, the mean of all values.
 
     Raises:
-        TypeError: a size that is not an integer, a mask of neither booleans nor numbers.
-        ValueError: sizes not above zero, a rate outside [0, 1), groups that do not divide the heads, unknown
-            `positions`, a mask of another rank or size, inputs of different batches or of another width than
-            the weights, keys and values of different lengths, flash attention where there is none.
+        TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.
+        ValueError: If an option is out of its range, shapes do not match, or flash attention is not
+            available.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -208,7 +207,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.seed = seed
         self.num_key_value_heads = num_key_value_heads
         self.positions = positions
-        self._reads_masks = True  # until an eager call has shown what they are
+        self._reads_masks = True  # until an eager call has checked them for inverted values
         self.supports_masking = True
 
     def build(self, query_shape: Shape, value_shape: Shape, key_shape: Shape | None = None) -> None:
@@ -216,7 +215,8 @@ class MultiHeadAttention(keras.layers.Layer):
         k, v = self.key_dim, self.value_dim or self.key_dim
         query_width, value_width = known_width(query=query_shape), known_width(value=value_shape)
         key_width = value_width if key_shape is None else known_width(key=key_shape)
-        # In the order of Keras's layer, which `set_weights` follows, and by its names, which files have.
+        # Attribute names and creation order are those of Keras's layer: saved files use the names,
+        # `set_weights` uses the order.
         self.query_dense = self._query_dense = self._projection(
             "query", "btd,dhk->bthk", (query_width,), (h, k)
         )
@@ -231,7 +231,7 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         sizes = self._output_sizes(query_shape)
         self.output_dense = self._output_dense = self._projection(
-            # For an `output_shape` of several sizes `d` is as many letters.
+            # Several output sizes need one letter each.
             "attention_output",
             "bthk,hkd->btd".replace("d", "defij"[: len(sizes)]),
             (h, v),
@@ -239,7 +239,7 @@ class MultiHeadAttention(keras.layers.Layer):
         )
         self.position_bias = None
         if self.positions in ("relative", "relative_causal"):
-            # Each layer learns its own: one table for all, as in T5, would be handed through every call.
+            # A table shared by all layers, as in T5, would have to be passed through every call.
             self.position_bias = RelativePositionBias(
                 h,
                 bidirectional=self.positions == "relative",
@@ -288,14 +288,14 @@ class MultiHeadAttention(keras.layers.Layer):
         needs_scores: bool,
         training: bool | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Compute section 3.2.2 for a query `(b, t, d)`, and a value and a key `(b, s, d)`."""
+        """Attend from a query `(b, t, d)` to a key and a value `(b, s, d)`."""
         mask = self._combined(masks, query, value, use_causal_mask=use_causal_mask)
         query, key, value = (ops.cast(inputs, self.compute_dtype) for inputs in (query, key, value))
         if mask is not None:
             self._reads_masks = self._reads_masks and not _warn_if_inverted(masks)
-            # (b, h, t, s) -> (b, s), or 1 in place of a size
+            # (b, h, t, s) -> (b, s), where broadcast axes have size 1
             seen = ops.any(mask, axis=(1, 2))
-            key, value = _hide(key, seen), _hide(value, seen)
+            key, value = _zero_non_finite(key, seen), _zero_non_finite(value, seen)
         # Q W^Q: btd,dhk->bthk; K W^K and V W^V: bsd,dgk->bsgk
         queries, keys, values = self.query_dense(query), self.key_dense(key), self.value_dense(value)
         if self.positions == "rotary":
@@ -305,8 +305,9 @@ class MultiHeadAttention(keras.layers.Layer):
         if masks.query_mask is not None:
             has_scores = self.dropout > 0 or needs_scores
             queries, mask = _mask_queries(queries, mask, masks.query_mask, has_scores)
-        # head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). A subclass need not know of the scores unless they
-        # are asked for, as in Keras.
+        # head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V). As in Keras, `return_attention_scores` is passed only
+        # if it is True, so that a subclass may override `_compute_attention` without that argument. Heads are
+        # (b, t, h, k).
         options: Config = {"return_attention_scores": True} if needs_scores else {}
         options |= {"attention_mask": mask, "training": training}
         heads, scores = self._compute_attention(queries, keys, values, **options)
@@ -347,7 +348,7 @@ class MultiHeadAttention(keras.layers.Layer):
             attention_mask = causal if attention_mask is None else ops.logical_and(attention_mask, causal)
         dropout = self.dropout if training else 0.0
         kernel = fused_attention(self.key_dim, self.value_dim or self.key_dim, dropout)
-        # Kernels draw without a seed, and have neither scores nor biases.
+        # A kernel returns no scores, adds no bias, and draws its dropout without a seed.
         has_seed = bool(dropout) and self.seed is not None
         needs_formula = return_attention_scores or self.position_bias is not None or has_seed
         if kernel is not None and not needs_formula:
@@ -383,8 +384,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return (*query_shape[:-1], *self._output_sizes(query_shape))
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Return symbolic outputs; Keras calls this."""
-        # `compute_output_shape` knows only the output, so that Keras follows the call for the scores.
+        """Return symbolic outputs; called by Keras."""
+        # `compute_output_shape` describes only the output; for the scores Keras traces the call.
         if kwargs.get("return_attention_scores"):
             return keras.Operation.compute_output_spec(self, *args, **kwargs)
         return super().compute_output_spec(*args, **kwargs)
@@ -397,7 +398,7 @@ class MultiHeadAttention(keras.layers.Layer):
         }
 
     def _axes(self, query: Shape, value: Shape, key: Shape) -> _SequenceAxes:
-        """Return the axes of inputs that belong together; raise ValueError for others."""
+        """Return the sequence axes of the inputs; raise ValueError if their shapes do not match."""
         axes = _SequenceAxes.of(query, value, key, self.attention_axes)
         if self.built:
             check_width(self.query_dense.kernel.shape[0], query=query)
@@ -408,12 +409,12 @@ class MultiHeadAttention(keras.layers.Layer):
     def _projection(
         self, name: str, equation: str, inputs: tuple[int, ...], outputs: tuple[int, ...]
     ) -> _Projection:
-        """Make a linear map from the last axes of its inputs to those of its outputs, of these sizes."""
+        """Build the linear map from input axes of sizes `inputs` to output axes of sizes `outputs`."""
         projection = _Projection(
             equation,
             (None, *outputs),
             bias_axes=equation[-len(outputs) :] if self.use_bias else None,
-            kernel_initializer=_as_matrix(self.kernel_initializer, len(inputs)),
+            kernel_initializer=_matrix_initializer(self.kernel_initializer, len(inputs)),
             bias_initializer=_clone(self.bias_initializer),
             kernel_regularizer=self.kernel_regularizer,
             bias_regularizer=self.bias_regularizer,
@@ -422,7 +423,7 @@ class MultiHeadAttention(keras.layers.Layer):
             dtype=self.dtype_policy,
             name=name,
         )
-        projection.supports_masking = True  # or Keras would warn that it loses the mask of the inputs
+        projection.supports_masking = True  # else Keras warns that the input's mask is lost
         projection.build((None, None, *inputs))
         return projection
 
@@ -434,7 +435,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
 def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:
     for name, given in sizes.items():
-        # The output alone may have several sizes.
+        # Only `output_shape` may be a list.
         several = given if name == "output_shape" and isinstance(given, list | tuple) else [given]
         for size in several:
             if size is not None:

@@ -1,4 +1,4 @@
-"""Positions that are added to the inputs: sinusoids, section 3.5 of the paper, and learned vectors."""
+"""Sinusoidal and learned position encodings, added to the inputs; section 3.5 of the paper."""
 
 import keras
 import numpy as np
@@ -28,41 +28,42 @@ def sinusoidal_position_encoding(
     max_wavelength: float = 10000.0,
     layout: str = "interleaved",
 ) -> Tensor:
-    """Compute the sine and cosine waves that encode positions.
+    """Return the sinusoidal position encoding of a range of positions.
 
-    `PE(p, 2i) = sin(p / w^(2i/d))` and `PE(p, 2i+1) = cos(p / w^(2i/d))`, with the maximal wavelength `w`.
+    `PE(p, 2i) = sin(p / w^(2i/d))` and `PE(p, 2i+1) = cos(p / w^(2i/d))`, where `w` is `max_wavelength`.
 
     Args:
-        length: the number of positions, `t`.
-        hidden_dim: the width, `d`; odd widths end with a sine.
-        start: the first position; above zero when decoding step by step.
-        max_wavelength: the longest wave is `2 * pi` times as long.
-        layout: `interleaved`, as in the paper: sine, cosine, sine, ...; or `concatenated`, as in its first
-            implementation: all sines, then all cosines.
+        length: Number of positions, `t`.
+        hidden_dim: Width, `d`. An odd width ends with a sine.
+        start: First position; above zero when decoding step by step.
+        max_wavelength: Base of the geometric progression of wavelengths; the longest is `2π · max_wavelength`
+            positions.
+        layout: `interleaved` (sine, cosine, sine, …) as in the paper, or `concatenated` (all sines, then all
+            cosines) as in its first implementation.
 
     Returns:
         A float32 tensor `(t, d)`.
 
     Raises:
-        ValueError: an unknown layout, or a wavelength that is not above zero.
+        ValueError: If the layout is unknown or the wavelength is not above zero.
     """
     check_choice(_LAYOUTS, layout=layout)
     check_positive(hidden_dim=hidden_dim)
     check_number(above=0, max_wavelength=max_wavelength)
     num_waves = (hidden_dim + 1) // 2
-    # In float64: a float32 product of a position and a rate loses a digit with each digit of the position.
+    # In float64: a float32 product of position and rate loses precision at large positions.
     rates = np.power(max_wavelength, np.arange(num_waves) * (-2.0 / hidden_dim), dtype="float64")
-    # (waves,) -> (t, waves), always in float32: in half precision neighboring positions would become equal
+    # (waves,) -> (t, waves), always in float32: half precision cannot distinguish neighboring positions
     angles = position_angles(as_position(start), length, rates)
     if layout == "concatenated":
         return ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)[:, :hidden_dim]
-    # (t, waves) -> (t, waves, 2) -> (t, 2 * waves); an odd width loses the last cosine
+    # (t, waves) -> (t, waves, 2) -> (t, 2 * waves); an odd width drops the last cosine
     waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(waves, (-1, 2 * num_waves))[:, :hidden_dim]
 
 
-def _of_tokens(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
-    """Return the positions `(b, t)` of rows that may begin with padding, counted from the first token."""
+def _token_positions(positions: Tensor, padding_mask: Tensor, start: Tensor | int = 0) -> Tensor:
+    """Return positions `(b, t)` counted from the first token of each row, which may begin with padding."""
     num_tokens = ops.cumsum(ops.cast(padding_mask, "int32"), axis=1)  # (b, t), up to each position
     num_before = ops.sum(ops.cast(ops.equal(num_tokens, 0), "int32"), axis=1, keepdims=True)  # (b, 1)
     counted = ops.maximum(positions[None, :] - num_before, start)
@@ -76,26 +77,27 @@ def _check_sequence(inputs: Shape) -> None:
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class PositionEncoding(keras.layers.Layer):
-    """Adds to each vector the sinusoidal encoding of its position.
+    """Sinusoidal position encoding, added to the inputs.
 
-    It has no weights and no limit of length.
+    The layer has no weights and no maximum length.
 
     Args:
-        max_wavelength: the longest wave is `2 * pi` times as long.
+        max_wavelength: Base of the geometric progression of wavelengths; the longest is `2π · max_wavelength`
+            positions.
         layout: `interleaved` or `concatenated`; see `sinusoidal_position_encoding`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, t, d)`.
-        start: the position of the first vector, an integer.
-        padding_mask: `(b, t)`, True (1) where there is a token: positions count from the first token of each
-            row, so that padding may stand before it. None counts from the first vector.
+        start: Position of the first vector, an integer.
+        padding_mask: `(b, t)`; True (1) where there is a token. If given, positions count from the first
+            token of each row (left padding); else from the first vector.
 
     Returns:
-        `(b, t, d)`, inputs and encodings added in float32, in the layer's dtype.
+        `(b, t, d)` in the layer's dtype. The sum is computed in float32.
 
     Raises:
-        ValueError: a wavelength that is not above zero, or an unknown layout.
+        ValueError: If the wavelength is not above zero or the layout is unknown.
 
     Example:
         >>> tuple(PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape)
@@ -125,7 +127,7 @@ class PositionEncoding(keras.layers.Layer):
             encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
         else:
             rows = ops.arange(shape_of(inputs)[1], dtype="int32")
-            encoding = ops.take(encoding, _of_tokens(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
+            encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
@@ -138,27 +140,25 @@ class PositionEncoding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class LearnedPositionEncoding(keras.layers.Layer):
-    """Adds to each vector a learned one of its position, Gehring et al. 2017 and BERT.
-
-    It does not know positions that it was not trained for, so there is a longest length.
+    """Learned position embeddings, added to the inputs (Gehring et al. 2017; BERT).
 
     Args:
-        max_length: the number of positions.
-        initializer: draws the vectors; normal of deviation 0.02 if None.
+        max_length: Number of positions, the longest possible sequence.
+        initializer: Initializer of the embeddings. Defaults to a normal distribution with standard deviation
+            0.02.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `(b, t, d)`.
-        start: the position of the first vector, an integer.
-        padding_mask: see `PositionEncoding`.
+        start: Position of the first vector, an integer.
+        padding_mask: See `PositionEncoding`.
 
     Returns:
-        `(b, t, d)`. While a graph is traced in which the length is not known, a position out of range gives
-        NaN.
+        `(b, t, d)`. In a traced graph with unknown length, a position out of range yields NaN.
 
     Raises:
-        ValueError: a length that is not above zero, or inputs that are longer or of another width than the
-            weights.
+        ValueError: If `max_length` is not above zero, or the inputs are longer than `max_length` or of
+            another width than the weights.
 
     Example:
         >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
@@ -181,14 +181,16 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         start = as_position(start)
-        # torch infers shapes on its device `meta`, from sizes that Keras has made up.
+        # Keras infers torch shapes on the `meta` device with invented sizes; these are not checked.
         is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
         shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
         self._check_shape(shape, start)
         positions = ops.arange(shape_of(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
-        positions = positions[None, :] if padding_mask is None else _of_tokens(positions, padding_mask, start)
-        # -> (1, t, d) or (b, t, d); NaN for a position out of range, and never another vector
+        positions = (
+            positions[None, :] if padding_mask is None else _token_positions(positions, padding_mask, start)
+        )
+        # -> (1, t, d) or (b, t, d); NaN for a position out of range, never the vector of another position
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)
         vectors = ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))

@@ -1,4 +1,4 @@
-"""A learned bias for each distance between query and key, Raffel et al. 2020 (T5), section 2.1."""
+"""Relative position bias, Raffel et al. 2020 (T5), section 2.1."""
 
 import math
 
@@ -13,14 +13,29 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativePositionBias(keras.layers.Layer):
-    """Gives each head a number to add to its logits, by how far a key lies from the query.
+    """Learned per-head bias on the attention logits, indexed by query-key distance (T5).
 
-    Near distances have a bucket each, far ones share buckets that grow with the logarithm of the distance,
-    and everything from `max_distance` on is one. If `bidirectional`, half of the buckets are for keys after
-    the query; else all are for keys before it, and later keys are in the bucket of the query's own position.
+    Each near distance has a separate bucket; farther distances share buckets of logarithmically growing size,
+    and all distances from `max_distance` on share one.
 
-    Called with a query `(b, t, d)`, a key `(b, s, d)` and the position `start` of the first query, it returns
-    `(1, h, t, s)`, the `bias` of `dot_product_attention`.
+    Args:
+        num_heads: Number of attention heads, `h`.
+        num_buckets: Number of buckets, even and at least 4.
+        max_distance: Distance from which on all keys share one bucket.
+        bidirectional: Whether half of the buckets are for later keys. If False, all buckets are for earlier
+            keys, and later keys share the bucket of distance 0.
+        **kwargs: `name` and `dtype` of a Keras layer.
+
+    Call arguments:
+        query: `(b, t, d)`.
+        key: `(b, s, d)`. Defaults to `query`.
+        start: Position of the first query.
+
+    Returns:
+        `(1, h, t, s)`, the `bias` of `dot_product_attention`.
+
+    Raises:
+        ValueError: If `num_buckets` is odd or below 4, or `max_distance` is too small for it.
     """
 
     def __init__(
@@ -64,13 +79,13 @@ class RelativePositionBias(keras.layers.Layer):
     def between(
         self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0
     ) -> Tensor:
-        """Return float32 `(1, h, t, s)` for `t` queries, the first at `start`, and `s` keys."""
+        """Return the float32 bias `(1, h, t, s)` of `t` queries, the first at `start`, and `s` keys."""
         queries = ops.arange(query_length, dtype="int32") + as_position(start)
         # (t,), (s,) -> (t, s)
         distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
         limit = self.max_distance
         distances = ops.clip(distances, -limit, limit) + limit
-        # Looked up: the logarithms were computed once, in NumPy.
+        # A table computed in NumPy saves the logarithms in every call.
         buckets = ops.take(ops.convert_to_tensor(self._buckets()), distances, axis=0)
         # (t, s) -> (t, s, h) -> (1, h, t, s)
         biases = ops.take(ops.cast(self.biases, "float32"), buckets, axis=0)

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by their position, Su et al. 2021 (RoFormer)."""
+"""Rotary position embedding, Su et al. 2021 (RoFormer)."""
 
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from keras_transformer.types import Shape, Tensor
 
 
 class _Rotation(NamedTuple):
-    """The turns of some positions, for all heads and layers alike."""
+    """Rotations of a range of positions, shared by all heads and layers."""
 
     signed_sine: Tensor
     """float32 `(t, 1, k)`: minus the sine for the first half of the features."""
@@ -27,58 +27,58 @@ class _Rotation(NamedTuple):
 
     @classmethod
     def of(cls, length: Tensor | int, width: int, start: Tensor | int = 0) -> "_Rotation":
-        """Compute the turns of `length` positions from `start` on, for heads of a width `k`."""
+        """Return the rotations of `length` positions from `start` on, for heads of width `k`."""
         if width % 2:
             raise ValueError(f"`key_dim` must be even for rotary positions. Received: key_dim={width}.")
         return cls.by(position_angles(as_position(start), length, _rates(width)))
 
     @classmethod
     def by(cls, angles: Tensor) -> "_Rotation":
-        """Compute the turns by angles `(..., t, k/2)`."""
-        # (..., t, k/2) -> (..., t, 1, k/2), alike for all heads
+        """Return the rotations by angles `(..., t, k/2)`."""
+        # (..., t, k/2) -> (..., t, 1, k/2), the same for all heads
         angles = ops.expand_dims(angles, -2)
         sine, cosine = ops.sin(angles), ops.cos(angles)
         return cls(ops.concatenate([-sine, sine], axis=-1), ops.concatenate([cosine, cosine], axis=-1))
 
     def __call__(self, heads: Tensor) -> Tensor:
-        """Turn queries or keys `(..., t, h, k)`, in float32."""
+        """Rotate queries or keys `(..., t, h, k)`, in float32."""
         x = ops.cast(heads, "float32")
-        # No slices: TensorFlow pads and adds the gradient of each.
+        # Split, not sliced: TensorFlow pads and adds the gradient of every slice.
         first, second = ops.split(x, 2, axis=-1)
         turned = x * self.cosine + ops.concatenate([second, first], axis=-1) * self.signed_sine
         return ops.cast(turned, heads.dtype)
 
 
 def _rates(width: int, max_wavelength: float = 10000.0) -> npt.NDArray[np.float64]:
-    """Return the angle between neighboring positions, for each pair of features."""
+    """Return the angle between neighboring positions for each pair of features, float64 `(k/2,)`."""
     half = width // 2
     return np.power(max_wavelength, np.arange(half) * (-1.0 / half), dtype="float64")
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RotaryEmbedding(keras.layers.Layer):
-    """Turns each pair of features of queries and keys by an angle that grows with the position.
+    """Rotary position embedding (RoPE) of queries and keys.
 
-    Afterwards the product of a query and a key depends on how far apart they are, and no longer on where they
-    are (section 3.2.2, equation 14). Feature `i` is paired with feature `i + k/2`.
-    `MultiHeadAttention(positions="rotary")` does this to its own queries and keys; the layer is for attention
-    that is written by hand.
+    Rotates each pair of features by an angle proportional to the position, so that query-key products depend
+    only on relative positions (section 3.2.2, equation 14). Feature `i` is paired with feature `i + k/2`.
+    `MultiHeadAttention(positions="rotary")` does this itself; use this layer in your own attention.
 
     Args:
-        max_wavelength: the slowest pair needs about `2 * pi` times as many positions for a turn.
-        scaling_factor: what positions are divided by, for sequences longer than in training (Chen et al.
-            2023).
+        max_wavelength: Base of the geometric progression of wavelengths; the slowest pair needs about
+            `2π · max_wavelength` positions for one turn.
+        scaling_factor: Divisor of the positions, for sequences longer than in training (Chen et al. 2023).
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        inputs: queries or keys, `(b, t, h, k)`, or `(b, t, k)` of one head; `k` is even.
-        start: the position of the first vector, an integer.
+        inputs: Queries or keys, `(b, t, h, k)`, or `(b, t, k)` for one head. `k` must be even.
+        start: Position of the first vector, an integer.
 
     Returns:
-        The shape of the inputs; turned in float32, in the dtype of the inputs.
+        A tensor of the shape and dtype of the inputs. The rotation is computed in float32.
 
     Raises:
-        ValueError: a wavelength that is not above zero, an odd width, inputs of another rank.
+        ValueError: If `max_wavelength` or `scaling_factor` is not above zero, the width is odd, or the inputs
+            have another rank.
 
     Example:
         >>> tuple(RotaryEmbedding()(keras.ops.zeros((1, 5, 2, 8))).shape)

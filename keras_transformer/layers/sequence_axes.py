@@ -1,4 +1,4 @@
-"""Which axes of an input are the sequence, and which are only a batch."""
+"""Sequence axes and batch axes of attention inputs of any rank."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,16 +10,16 @@ from keras_transformer._arguments import as_boolean, known_sizes
 from keras_transformer.layers.masks import _check_key_mask, _check_query_mask, _Masks
 from keras_transformer.types import Shape, Tensor
 
-_NAMES = ("query", "value", "key")
-# Integers, scalar tensors where a size is known only when it is run, or None where it is not known.
+_INPUT_NAMES = ("query", "value", "key")
+# Integers, scalar tensors for sizes known only at run time, or None for unknown sizes.
 _Sizes: TypeAlias = tuple[Any, ...]
 
 
 class _SequenceAxes:
-    """Brings inputs of any rank to `(b, t, d)`, and back.
+    """Reshapes inputs of any rank to `(b, t, d)` and back.
 
-    Without `attention_axes` all axes between the first and the last are the sequence, as in Keras; `(t, d)`
-    has no batch. With several axes the sequence runs through all of them.
+    By default all axes between the first and the last are the sequence, as in Keras; `(t, d)` has no batch.
+    Several `attention_axes` are flattened into one sequence.
     """
 
     def __init__(self, rank: int, attention_axes: int | Sequence[int] | None = None) -> None:
@@ -35,15 +35,17 @@ class _SequenceAxes:
             )
         self.leading = tuple(axis for axis in range(rank - 1) if axis not in self.sequence)
         self.rank = rank
-        # The usual case: nothing is reordered, and no operation is added to a graph.
+        # The usual case (b, t, d) adds no operation to a graph.
         self.is_plain = self.leading == (0,) and self.sequence == (1,)
 
     @classmethod
     def of(
         cls, query: Shape, value: Shape, key: Shape, attention_axes: int | Sequence[int] | None
     ) -> "_SequenceAxes":
-        """Return the axes of inputs that belong together; raise ValueError for others."""
-        inputs = {name: known_sizes(shape) for name, shape in zip(_NAMES, (query, value, key), strict=True)}
+        """Return the axes of these inputs; raise ValueError if their shapes do not match each other."""
+        inputs = {
+            name: known_sizes(shape) for name, shape in zip(_INPUT_NAMES, (query, value, key), strict=True)
+        }
         received = ", ".join(f"{name} of shape {shape}" for name, shape in inputs.items())
         if not len(query) == len(value) == len(key):
             raise ValueError(
@@ -53,7 +55,7 @@ class _SequenceAxes:
         axes = cls(len(query), attention_axes)
         flat = [axes._flat_shape(shape) for shape in inputs.values()]
         lengths = {shape[1] for shape in flat[1:]}
-        # The same number of sequences in other axes is another batch too.
+        # Compared axis by axis: equal products of different leading axes are different batches.
         batches = [{shape[axis] for shape in inputs.values()} for axis in axes.leading]
         if any(len(sizes - {None}) > 1 for sizes in (lengths, *batches)):
             raise ValueError(
@@ -63,15 +65,17 @@ class _SequenceAxes:
         return axes
 
     def _flat_shape(self, shape: Shape) -> Shape:
-        """Return the shape `(b, t, d)` that `flatten` brings an input of this shape to."""
+        """Return the shape `(b, t, d)` of an input of this shape after `flatten`."""
         shape = known_sizes(shape)
-        batch, length = (_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence))
+        batch, length = (
+            _known_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence)
+        )
         return batch, length, shape[-1]
 
     def flatten(
         self, query: Tensor, value: Tensor, key: Tensor, masks: _Masks
     ) -> tuple[Tensor, Tensor, Tensor, _Masks]:
-        """Bring inputs and masks to `(b, t, d)`, `(b, s, d)` and what goes with them."""
+        """Reshape the query to `(b, t, d)`, value and key to `(b, s, d)`, and the masks to match."""
         if self.is_plain:
             return query, value, key, masks
         flat = _Masks(
@@ -82,7 +86,7 @@ class _SequenceAxes:
             self._flatten_padding_mask(masks.key_mask, "key_mask", key),
         )
         values = self._flatten(value)
-        # Keys that are the values are reordered once.
+        # The same tensor as key and value is reshaped once.
         return self._flatten(query), values, values if key is value else self._flatten(key), flat
 
     def _flatten(self, inputs: Tensor) -> Tensor:
@@ -98,7 +102,7 @@ class _SequenceAxes:
             return outputs
         sizes, order = ops.shape(query), (*self.leading, *self.sequence)
         widths = outputs.shape[2:]
-        # (b, t, ...) -> (*leading, *sequence, ...), then in the order that the axes of the query have
+        # (b, t, ...) -> (*leading, *sequence, ...), then in the axis order of the query
         outputs = ops.reshape(outputs, (*(sizes[axis] for axis in order), *widths))
         back = [order.index(axis) for axis in range(self.rank - 1)]
         return ops.transpose(outputs, (*back, *range(self.rank - 1, self.rank - 1 + len(widths))))
@@ -120,7 +124,7 @@ class _SequenceAxes:
         attention_mask: Shape | None,
         padding_mask: Shape | None,
     ) -> None:
-        """Raise ValueError for masks of shapes that do not go with queries and keys of these shapes."""
+        """Raise ValueError if mask shapes do not match the shapes of query and key."""
         scores = (known_sizes(query)[0], num_heads, known_sizes(query)[1], known_sizes(key)[1])
         if padding_mask is not None and self.is_plain:
             _check_key_mask(padding_mask, "padding_mask", scores)
@@ -136,11 +140,11 @@ class _SequenceAxes:
             return None
         mask = as_boolean(mask, name)
         self._check_padding_mask(mask.shape, name, inputs.shape)
-        # The shape of the inputs without their width -> (b, s); a width of 1 lets it go their way
+        # (...,) -> (..., 1) -> (b, s, 1) -> (b, s)
         return self._flatten(mask[..., None])[..., 0]
 
     def _check_padding_mask(self, mask_shape: Shape, name: str, shape: Shape) -> None:
-        """Raise ValueError unless a mask has the shape of the inputs that it covers, without their width."""
+        """Raise ValueError unless a mask has the shape of its inputs without the last axis."""
         found, wanted = known_sizes(mask_shape), known_sizes(shape[:-1])
         pairs = zip(found, wanted, strict=False)
         if len(found) != len(wanted) or any(len({*sizes} - {None}) > 1 for sizes in pairs):
@@ -159,7 +163,7 @@ class _SequenceAxes:
         sizes, lengths = self._mask_sizes(mask.shape, ops.shape(query), ops.shape(key))
         num_leading = len(self.leading)
         heads = ops.shape(mask)[num_leading : len(mask.shape) - len(lengths)]
-        # First an axis of size 1 is filled up, since it cannot be joined to another
+        # Axes of size 1 are broadcast before they are merged with others.
         full = ops.broadcast_to(mask, (*sizes[:num_leading], *heads, *lengths))
         half = len(lengths) // 2
         # (*leading, [h], *queries, *keys) -> (b, [h], t, s)
@@ -167,7 +171,7 @@ class _SequenceAxes:
         return ops.reshape(full, (math.prod(sizes[:num_leading]), *heads, *flat))
 
     def _check_attention_mask(self, mask_shape: Shape, query_shape: Shape, key_shape: Shape) -> None:
-        """Raise ValueError for a mask of other sizes than these queries and keys; heads are not checked."""
+        """Raise ValueError if mask sizes do not match query and key; the heads axis is not checked."""
         shape = known_sizes(mask_shape)
         sizes, lengths = self._mask_sizes(shape, known_sizes(query_shape), known_sizes(key_shape))
         pairs = [*zip(shape, sizes, strict=False), *zip(shape[-len(lengths) :], lengths, strict=True)]
@@ -178,14 +182,14 @@ class _SequenceAxes:
             )
 
     def _mask_sizes(self, mask_shape: Shape, query: _Sizes, key: _Sizes) -> tuple[_Sizes, _Sizes]:
-        """Return the leading sizes of a mask, and its lengths: `(t, s)`, or Keras's `(*queries, *keys)`."""
+        """Return the leading sizes and the lengths, `(t, s)` or Keras's `(*queries, *keys)`, of a mask."""
         leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
         if len(mask_shape) == 2:
             leading = ()
         lengths = (*(query[axis] for axis in self.sequence), *(key[axis] for axis in self.sequence))
         rest = len(mask_shape) - len(leading)
         if rest in (2, 3):
-            flat = _product(lengths[:num_lengths]), _product(lengths[num_lengths:])
+            flat = _known_product(lengths[:num_lengths]), _known_product(lengths[num_lengths:])
             return leading, flat
         if rest not in (2 * num_lengths, 2 * num_lengths + 1):
             ranks = {2, *(len(leading) + n for m in (1, num_lengths) for n in (2 * m, 2 * m + 1))}
@@ -196,7 +200,7 @@ class _SequenceAxes:
         return leading, lengths
 
 
-def _product(sizes: Iterable[int | None]) -> int | None:
-    """Multiply sizes; None where one is not known."""
+def _known_product(sizes: Iterable[int | None]) -> int | None:
+    """Return the product of sizes, None if one is unknown."""
     found = list(sizes)
     return None if None in found else math.prod(size or 0 for size in found)

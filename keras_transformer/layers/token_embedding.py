@@ -1,4 +1,4 @@
-"""Scaled token embeddings, "Attention Is All You Need", section 3.4."""
+"""Token embedding and output projection, "Attention Is All You Need", section 3.4."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,27 +27,27 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class TokenEmbedding(keras.layers.Layer):
-    """Looks up a vector for each token id and scales it by `sqrt(d)`.
+    """Token embedding, scaled by `sqrt(d)`.
 
-    An id outside the vocabulary is an error. While a graph is traced the values are not known: there
-    TensorFlow raises an error on a CPU, and where no error can be raised the vector is NaN.
+    An id outside the vocabulary is an error. In a traced graph, where ids are unknown, TensorFlow raises the
+    error on CPU only; elsewhere the vector is NaN.
 
     Args:
-        vocabulary_size: the number of ids, `v`.
-        hidden_dim: the width, `d`.
-        scale: whether vectors are multiplied by `sqrt(d)`.
-        mask_zero: whether the id 0 is padding, of which the Keras mask tells the layers that follow.
+        vocabulary_size: Number of token ids, `v`.
+        hidden_dim: Width of the vectors, `d`.
+        scale: Whether to multiply the vectors by `sqrt(d)`.
+        mask_zero: Whether id 0 is padding. If True, a Keras mask is passed on to the following layers.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        token_ids: integers `(b, t)`, each at least 0 and below `v`; float32 will do, as Keras makes it.
+        token_ids: Integers `(b, t)`, each at least 0 and below `v`. Whole numbers in float32 are accepted.
 
     Returns:
         `(b, t, d)` in the layer's dtype.
 
     Raises:
-        TypeError: ids that are not integers.
-        ValueError: a size that is not above zero, an id outside the vocabulary.
+        TypeError: If the ids are not integers.
+        ValueError: If a size is not above zero, or an id is outside the vocabulary.
 
     Example:
         >>> tuple(TokenEmbedding(100, 8)(keras.ops.ones((2, 5), "int32")).shape)
@@ -69,14 +69,14 @@ class TokenEmbedding(keras.layers.Layer):
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
         self.scale = scale
-        # On by default, unlike in Keras: one rule of padding holds in layers and in models.
+        # True by default, unlike in Keras, so that layers treat padding as models do.
         self.mask_zero = mask_zero
 
     def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
             shape=(self.vocabulary_size, self.hidden_dim),
-            # So the scaled vectors start with deviation 1, the size of the position marks, and the table can
-            # serve as the output projection too.
+            # The scaled vectors then start with standard deviation 1, like the position encodings, and the
+            # table can also serve as the output projection.
             initializer=partial(draw_normal, stddev=self.hidden_dim**-0.5),
             name="embeddings",
         )
@@ -84,7 +84,7 @@ class TokenEmbedding(keras.layers.Layer):
     def call(self, token_ids: Tensor) -> Tensor:
         token_ids = _as_integers(as_tensor(token_ids))
         check_token_ids(token_ids, self.vocabulary_size)
-        # int64 may hold what int32 cannot, which then would look like another id.
+        # An int64 id beyond 32 bits would wrap around to another id.
         if keras.backend.standardize_dtype(token_ids.dtype) != "int64":
             token_ids = ops.cast(token_ids, "int32")
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
@@ -100,7 +100,7 @@ class TokenEmbedding(keras.layers.Layer):
         return (*input_shape, self.hidden_dim)
 
     def compute_output_spec(self, token_ids: Tensor) -> keras.KerasTensor:
-        """Return symbolic outputs; Keras calls this."""
+        """Return symbolic outputs; called by Keras."""
         check_token_ids(_as_integers(token_ids), self.vocabulary_size)
         return super().compute_output_spec(token_ids)
 
@@ -115,9 +115,9 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 def _as_integers(token_ids: Tensor) -> Tensor:
-    """Return whole numbers as integers; raise TypeError for fractions, or give -1 where a graph is traced."""
-    # Keras hands floats over where it makes the inputs itself: it rebuilds a subclassed model from a file so,
-    # and a `Sequential` without an `Input`. Half precision has no large ids, so it is left to be refused.
+    """Return whole floats as integers; raise TypeError for fractions, or return -1 in a traced graph."""
+    # Keras passes floats when it makes the inputs itself: for a subclassed model loaded from a file, and for
+    # a `Sequential` without an `Input`. Half precision cannot hold large ids and is refused.
     dtype = keras.backend.standardize_dtype(token_ids.dtype)
     if dtype not in ("float32", "float64"):
         return token_ids
@@ -130,16 +130,15 @@ def _as_integers(token_ids: Tensor) -> Tensor:
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class OutputProjection(keras.layers.Layer):
-    """Gives each token of the vocabulary a logit.
+    """Projection to vocabulary logits, optionally tied to a token embedding.
 
-    With `embedding` the logits are products with its table ("Attention Is All You Need", section 3.4; Press
-    and Wolf 2017), and the layer has no kernel of its own.
+    With `embedding`, its table is the kernel ("Attention Is All You Need", section 3.4; Press and Wolf 2017).
 
     Args:
-        vocabulary_size: the number of logits, `v`.
-        embedding: the `TokenEmbedding` whose table is used; None for a kernel `(d, v)` of its own. A copy
-            made from the config has an embedding of its own: only a model can say what is shared.
-        use_bias: whether each token has a bias `(v,)`.
+        vocabulary_size: Number of logits, `v`.
+        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A layer
+            copied from its config gets a new embedding: only a model's config restores sharing.
+        use_bias: Whether to add a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -149,8 +148,8 @@ class OutputProjection(keras.layers.Layer):
         Logits `(b, t, v)`.
 
     Raises:
-        ValueError: a size that is not above zero, an embedding of another vocabulary size, inputs of another
-            width than the table or kernel.
+        ValueError: If a size is not above zero, the embedding has another vocabulary size, or the inputs have
+            another width than the weights.
     """
 
     def __init__(
@@ -179,7 +178,7 @@ class OutputProjection(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         self.bias = None
         if self.use_bias:
-            # Not that of the dense layer, so that it is one weight with a table and without.
+            # Not the dense layer's bias, so that the weight is the same with and without an embedding.
             self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="bias")
         if self.embedding is None:
             self.dense = keras.layers.Dense(
@@ -199,7 +198,7 @@ class OutputProjection(keras.layers.Layer):
         return logits if self.bias is None else ops.add(logits, ops.cast(self.bias, logits.dtype))
 
     def flat(self) -> tuple[Tensor, Tensor | None]:
-        """Return what vectors are multiplied with, `(d, v)`, and the bias, in the dtype of the layer."""
+        """Return the kernel `(d, v)` and the bias, in the layer's compute dtype."""
         if self.embedding is None:
             matrix = _matrix_of(self.dense)
         else:
@@ -207,10 +206,10 @@ class OutputProjection(keras.layers.Layer):
             matrix = ops.transpose(ops.cast(self.embedding.embeddings, self.compute_dtype))
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
-    def frozen(self) -> Callable[[Tensor], Tensor]:
-        """Return the function of rows `(r, d)` that the layer is now, for a loop."""
-        # It transposes a shared table once, before the loop: in each step the product with the table itself
-        # takes up to 1.8 times as long, for 32 rows in TensorFlow and 4 in XLA.
+    def with_fixed_weights(self) -> Callable[[Tensor], Tensor]:
+        """Return a function of rows `(r, d)` that uses the current weights, for a decoding loop."""
+        # It transposes a shared table once, before the loop: multiplying by the untransposed table takes up
+        # to 1.8 times as long in each step, for 32 rows in TensorFlow and 4 in XLA.
         return _Linear(self)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

@@ -1,4 +1,4 @@
-"""Whole models, each a Functional `keras.Model` built from `layers`, and their options."""
+"""Functional Keras models built from `layers`, and their options."""
 
 from keras_transformer._backend.shapes import shapes_only
 from keras_transformer.models.causal_lm import CausalLM

@@ -1,4 +1,4 @@
-"""A decoder alone, which predicts the next token of a text."""
+"""Decoder-only language model."""
 
 from typing import Any
 
@@ -12,33 +12,33 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _positioned
-from keras_transformer.models.source import _without_hidden
+from keras_transformer.models.parts import Parts, _add_positions, _embedding, _input_parts
+from keras_transformer.models.source import _mask_ids
 from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class CausalLM(ConfiguredModel):
-    """A Functional model from token ids to the logits of each next token.
+    """Decoder-only language model: token ids to next-token logits.
 
-    It is the decoder of Figure 1 without an encoder to attend to, as in Radford et al., "Improving Language
-    Understanding by Generative Pre-Training" (2018). 0 is padding.
+    A Functional model of decoder layers without cross-attention, as in Radford et al., "Improving Language
+    Understanding by Generative Pre-Training" (2018). Token id 0 is padding.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
-        **options: `tie_output` and `output_bias` as in `TransformerConfig`, its options that do not concern a
-            source, and `name` and `dtype` of a Keras model.
+        **options: `tie_output`, `output_bias` and the other options of `TransformerConfig` that do not
+            concern the source, and `name` and `dtype` of a Keras model.
 
     Call arguments:
-        token_ids: integers `(b, t)`, starting with the start token.
-        mask: `(b, t)`, True (1) where an id counts; others are taken for padding.
+        token_ids: Integers `(b, t)`, beginning with the start token.
+        mask: `(b, t)`; True (1) for tokens. Ids where it is False are treated as padding.
 
     Returns:
-        Logits `(b, t, v)`: at each position those of the token that follows.
+        Logits `(b, t, v)` of the next token at each position.
 
     Raises:
-        TypeError: if an argument is unknown or of another type.
-        ValueError: if an option is out of its range.
+        TypeError: If an option is unknown or has the wrong type.
+        ValueError: If an option is out of its range.
 
     Example:
         >>> model = CausalLM(100, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
@@ -52,10 +52,10 @@ class CausalLM(ConfiguredModel):
         parts = _parts(config, dtype)
         inputs, outputs = _connect(parts)
         super().__init__(inputs=inputs, outputs=outputs, **others)
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def _complete(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
-        return inputs if mask is None else _without_hidden(inputs, mask)
+        return inputs if mask is None else _mask_ids(inputs, mask)
 
     def start_decoding(
         self,
@@ -67,24 +67,24 @@ class CausalLM(ConfiguredModel):
         track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
-        """Write prompts into a cache and prepare to continue them step by step.
+        """Write the prompts to a cache and return the function that decodes step by step.
 
         Args:
-            inputs: the prompts, integers `(b, p)` of one length without padding; the first token is
-                usually the start token.
-            max_length: the number of positions there is room for, from the last token of the prompts on.
-            beam_size: hypotheses for each prompt, `n`.
-            padding_mask: must be None: the cache knows no holes.
-            track_attention: must be False: there is no cross-attention.
-            in_place: see `Transformer.start_decoding`.
+            inputs: Prompts, integers `(b, p)`, all of one length and without padding. They usually begin with
+                the start token.
+            max_length: Number of positions to decode, counted from the last prompt token.
+            beam_size: Number of hypotheses per prompt, `n`.
+            padding_mask: Must be None; prompts cannot be padded.
+            track_attention: Must be False; there is no cross-attention.
+            in_place: Whether a step may overwrite the cache passed to it; see `Transformer.start_decoding`.
 
         Returns:
-            `step` and the cache of all tokens but the last of each prompt. Position 0 is that last token:
-            `step(token_ids (b * n,), position, cache)` returns the logits `(b * n, v)` of the token after
-            `position`, and the cache with this position written.
+            `step`, and the cache of all prompt tokens except the last, which is position 0. `step(token_ids
+            (b * n,), position, cache)` returns the logits `(b * n, v)` of the token after `position`, and the
+            cache including `position`.
 
         Raises:
-            ValueError: if there is a padding mask, or attention is to be tracked.
+            ValueError: If `padding_mask` or `track_attention` is given.
         """
         if padding_mask is not None or track_attention:
             raise ValueError(
@@ -93,34 +93,34 @@ class CausalLM(ConfiguredModel):
             )
         prompt_ids = ops.convert_to_tensor(inputs)
         last = prompt_ids.shape[1] - 1
-        # (b, p) -> (b * n, p), the hypotheses of a prompt next to each other
+        # (b, p) -> (b * n, p), with the hypotheses of a prompt in adjacent rows
         rows = ops.repeat(prompt_ids, beam_size, axis=0)
         step = _DecodingStep(self, "token", in_place=in_place)
         cache = step.decoder.create_cache(None, None, last, beam_size, batch_size=ops.shape(prompt_ids)[0])
-        # One position at a time, as decoding goes on; the last token is the first that a search hands in.
+        # One position at a time. The last prompt token is left to the search, as its first input.
         for position in range(last):
             _, cache = step(rows[:, position], position, cache)
 
         def step_from_last(
             token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
         ) -> tuple[Tensor, CachedDecoder.Cache]:
-            # A search counts positions from 0, the last token of the prompts.
+            # A search counts positions from the last prompt token.
             return step(token_ids, position + last, cache)
 
         return step_from_last, cache.grow(max_length)
 
     def attention_scores(self, token_ids: Tensor) -> dict[str, Tensor]:
-        """Return every attention map of one pass.
+        """Return the attention scores of every layer.
 
         Args:
-            token_ids: integers `(b, t)`.
+            token_ids: Integers `(b, t)`.
 
         Returns:
-            A dict of `decoder/layer_{i}/self_attention`, from 1, to `(b, h, t, t)`.
+            A dict of `decoder/layer_{i}/self_attention` to `(b, h, t, t)`. `i` counts from 1.
         """
         token_ids = ops.convert_to_tensor(token_ids)
         mask = padding_mask(token_ids)
-        x = _positioned(self, "token", self.token_embedding(token_ids), mask)
+        x = _add_positions(self, "token", self.token_embedding(token_ids), mask)
         scores = self.decoder.attention_scores(x, padding_mask=mask)
         return {f"decoder/{name}": scores[name] for name in scores}
 
@@ -143,10 +143,10 @@ def _parts(config: _CausalConfig, dtype: object) -> Parts:
 
 
 def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
-    """Connect the layers as the right half of Figure 1 does, without its middle."""
+    """Connect the layers as in the right half of Figure 1, without cross-attention."""
     # (b, t) -> (b, t, d) -> (b, t, v)
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     mask = padding_mask(token_ids)
-    x = _positioned(parts, "token", parts["token_embedding"](token_ids), mask)
+    x = _add_positions(parts, "token", parts["token_embedding"](token_ids), mask)
     x = parts["decoder"](parts["embedding_dropout"](x), padding_mask=mask)
     return token_ids, parts["output_projection"](x)

@@ -1,4 +1,4 @@
-"""Options of the models: a field with its meaning, its range and its default, and the presets."""
+"""Model options, with the meaning, range and default of each field, and the presets."""
 
 import dataclasses
 from typing import Any, Literal, Self
@@ -16,15 +16,15 @@ _TABLES = ("vocabulary_size", "source_vocabulary_size", "target_vocabulary_size"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ModelConfig(LayerConfig):
-    """Options that all models have; the defaults are those of the paper's base model.
+    """Options of all models. Defaults are those of the paper's base model.
 
-    A model makes its configuration from its constructor's arguments, and keeps it as `model.config`.
+    A model builds it from its constructor's arguments and stores it as `model.config`.
     """
 
     num_layers: int = 6
-    """Layers of each stack."""
+    """Number of layers in each stack (encoder, decoder)."""
     hidden_dim: int = 512
-    """Width `d` of the embeddings and of each layer's output."""
+    """Model width, `d`: the size of the embeddings and of every layer's output."""
     num_heads: int = 8
     intermediate_dim: int = 2048
     dropout: float = 0.1
@@ -33,14 +33,17 @@ class _ModelConfig(LayerConfig):
     positions: Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"] = (
         "sinusoidal"
     )
-    """How the order of tokens is known: `sinusoidal` as in the paper, `sinusoidal_concatenated` with sines
-    before cosines, `learned`, `rotary` (Su et al. 2021) or `relative` (Raffel et al. 2020)."""
+    """Position encoding: `sinusoidal` (as in the paper, sines and cosines interleaved),
+    `sinusoidal_concatenated` (all sines, then all cosines), `learned`, `rotary` (Su et al. 2021) or
+    `relative` (Raffel et al. 2020)."""
     max_length: int | None = None
-    """Number of learned positions; None for the other kinds."""
+    """Number of learned positions, the longest possible sequence. Required for `positions="learned"`, else
+    must be None."""
     scale_embeddings: bool = True
-    """Whether embeddings are multiplied by the square root of `hidden_dim`."""
+    """Whether to multiply token embeddings by the square root of `hidden_dim`."""
     normalize_embeddings: bool = False
-    """Whether embeddings with their positions are normalized, on each side by a layer of its own."""
+    """Whether to normalize the embeddings after the positions are added; source and target have separate
+    normalization layers."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +54,7 @@ class _ModelConfig(LayerConfig):
                 "`max_length` must be given for positions='learned', and for no others. "
                 f"Received: positions={self.positions!r}, max_length={self.max_length}."
             )
-        # Rotary positions turn pairs of features.
+        # Rotary positions rotate pairs of features.
         if self.positions == "rotary" and (self.head_dim or self.hidden_dim // self.num_heads) % 2:
             raise ValueError(
                 "`head_dim`, or `hidden_dim / num_heads`, must be even for positions='rotary'. Received: "
@@ -60,20 +63,20 @@ class _ModelConfig(LayerConfig):
 
     @classmethod
     def split(cls, owner: type, options: Config, **others: Any) -> tuple[Self, Config]:
-        """Do what `LayerConfig.split` does, and raise InputError if there is no memory for the weights."""
+        """Split as `LayerConfig.split` does; raise InputError if the weights do not fit in memory."""
         config, rest = super().split(owner, options, **others)
         config.check_memory(2 if "float16" in str(rest.get("dtype") or keras.config.dtype_policy()) else 4)
         return config, rest
 
     def check_memory(self, bytes_per_weight: int = 4) -> None:
-        """Raise InputError for weights that the machine has no memory for, unless they get no values."""
+        """Raise InputError if the weights do not fit in memory; skipped inside `shapes_only`."""
         if not makes_values():
             return
         d, f, options = self.hidden_dim, self.intermediate_dim, self.options()
         all_heads = self.num_heads * self.head_dim if self.head_dim else d
         depth = max(options.get(name) or self.num_layers for name in _DEPTHS)
         rows = max(options.get(name) or 0 for name in _TABLES)
-        # The least that there is: queries and outputs, two matrices of feed-forward networks, one table.
+        # A lower bound: query and output kernels, two feed-forward kernels, one embedding table.
         num_bytes = bytes_per_weight * (depth * (2 * d * all_heads + 2 * d * f) + rows * d)
         sizes = {"hidden_dim": d, "head_dim": self.head_dim} if self.head_dim else {"hidden_dim": d}
         check_memory(num_bytes, **sizes, intermediate_dim=f, num_layers=depth, vocabulary_size=rows)
@@ -81,35 +84,35 @@ class _ModelConfig(LayerConfig):
     def check_decoding(
         self, batch_size: int, beam_size: int, source_length: int, max_length: int, cache_length: int
     ) -> None:
-        """Raise InputError for hypotheses that the machine has no memory for."""
+        """Raise InputError if the hypotheses do not fit in memory."""
         options = self.options()
         key_dim = self.head_dim or self.hidden_dim // self.num_heads
         num_logits = options.get("target_vocabulary_size") or options.get("vocabulary_size") or 1
-        # The least that there is: logits and ids of each hypothesis, a head's keys and values, the sources.
-        of_each = num_logits + max_length + 2 * self.num_layers * key_dim * cache_length
-        numbers = batch_size * (beam_size * of_each + source_length * self.hidden_dim)
+        # A lower bound: logits and ids of each hypothesis, keys and values of one head, the sources.
+        per_hypothesis = num_logits + max_length + 2 * self.num_layers * key_dim * cache_length
+        numbers = batch_size * (beam_size * per_hypothesis + source_length * self.hidden_dim)
         check_memory(4 * numbers, beam_size=beam_size, source_length=source_length, max_length=max_length)
 
     def stack_options(self) -> Config:
-        """Return the arguments of `layers.Encoder` and `layers.Decoder`, apart from their depth."""
+        """Return the arguments of `layers.Encoder` and `layers.Decoder`, except `num_layers`."""
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(LayerConfig)},
             "final_norm": self.final_norm,
-            # The other kinds are added to the embeddings.
+            # Other position encodings are added to the embeddings.
             "positions": self.positions if self.positions in ("rotary", "relative") else None,
         }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig(_ModelConfig):
-    """Options of a `Transformer`, and of the model that a run trains.
+    """Options of a `Transformer`, and of the model of a run.
 
-    The vocabulary sizes may be None as long as the vocabularies are not known. Make the same configuration
-    with other values by `dataclasses.replace`.
+    Vocabulary sizes may be None until the vocabularies are known. Copy a configuration with changed values by
+    `dataclasses.replace`.
 
     Raises:
-        TypeError: if a size is not an integer or a rate is not a number.
-        ValueError: if a value is out of its range, or two values do not fit together.
+        TypeError: If a size is not an integer, or a rate is not a number.
+        ValueError: If a value is out of its range, or two values contradict each other.
 
     Example:
         >>> TransformerConfig(**{**PRESETS["big"].options(), "num_encoder_layers": 12}).hidden_dim
@@ -119,32 +122,32 @@ class TransformerConfig(_ModelConfig):
     source_vocabulary_size: int | None = None
     """Number of source token ids; None for frames."""
     target_vocabulary_size: int | None = None
-    """Number of target token ids `v`."""
+    """Number of target token ids, `v`."""
     encoder_feature_dim: int | None = None
-    """Width `w` of a source frame; None for token ids."""
+    """Number of features in each source frame, `w`; None for token ids."""
     source_convolutions: bool = False
-    """Whether two convolutions of width 3 with GELU take the place of the projection of frames, the second of
-    which halves their number, as in Whisper (Radford et al. 2022)."""
+    """Whether to read frames through two convolutions of width 3 with GELU, the second with stride 2, instead
+    of a linear projection. This halves the source length, as in Whisper (Radford et al. 2022)."""
     num_encoder_layers: int | None = None
-    """Layers of the encoder; `num_layers` if None."""
+    """Number of encoder layers. Defaults to `num_layers`."""
     num_decoder_layers: int | None = None
-    """Layers of the decoder; `num_layers` if None."""
+    """Number of decoder layers. Defaults to `num_layers`."""
     share_embeddings: bool = False
-    """Whether source and target use one embedding; their vocabularies must be the same."""
+    """Whether source and target share one embedding table. Requires vocabularies of the same size."""
     share_positions: bool = True
-    """Whether source and target use one table of learned positions."""
+    """Whether source and target share one table of learned positions."""
     max_source_positions: int | None = None
-    """Number of learned positions of the source, where it has a table of its own; `max_length` if None."""
+    """Number of learned source positions if `share_positions` is False. Defaults to `max_length`."""
     tie_output: bool = True
-    """Whether the logits use the target embedding's table."""
+    """Whether to use the target embedding table as the output kernel (weight tying)."""
     output_bias: bool = False
-    """Whether each target token has a bias that is added to its logit."""
+    """Whether the output projection has a bias, one number per target token."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.share_positions and self.positions != "learned":
             raise ValueError(
-                "`share_positions` may be False for positions='learned' alone. Received: "
+                "`share_positions` may be False only for positions='learned'. Received: "
                 f"share_positions={self.share_positions}, positions={self.positions!r}."
             )
         if self.share_positions and self.max_source_positions is not None:
@@ -171,11 +174,11 @@ class _CausalConfig(_ModelConfig):
     """Options of a `CausalLM`."""
 
     vocabulary_size: int
-    """Number of token ids `v`."""
+    """Number of token ids, `v`."""
     tie_output: bool = True
-    """Whether the logits use the embedding's table."""
+    """Whether to use the embedding table as the output kernel (weight tying)."""
     output_bias: bool = False
-    """Whether each token has a bias that is added to its logit."""
+    """Whether the output projection has a bias, one number per token."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -183,23 +186,25 @@ class _EncoderConfig(_ModelConfig):
     """Options of an `EncoderModel`."""
 
     vocabulary_size: int | None = None
-    """Number of token ids `v`; None for frames."""
+    """Number of token ids, `v`; None for frames."""
     num_outputs: int | None = None
-    """Logits of each position or example; None for vectors."""
+    """Number of logits per position or example. Defaults to None: the model returns vectors."""
     feature_dim: int | None = None
-    """Width `w` of a frame; None for token ids."""
+    """Number of features in each frame, `w`; None for token ids."""
     pooling: str | None = None
-    """`mean` or `max` over what is no padding, or `first`, for one output an example; None for one at each
-    position."""
+    """One output per example from the non-padding positions: their `mean`, their `max`, or the `first`.
+    Defaults to None, one output per position."""
     tie_output: bool = False
-    """Whether the logits use the embedding's table; then there are as many of them as ids."""
+    """Whether to use the embedding table as the output kernel. Requires `num_outputs` equal to
+    `vocabulary_size`."""
     output_bias: bool = False
-    """Whether each token has a bias that is added to its logit; for `tie_output`. Other logits have one."""
+    """Whether a tied output has a bias per token. Untied outputs always have one."""
     head_activation: str | None = None
-    """Activation of a dense layer of width `d` before the logits, as BERT has: `tanh` for classes, `gelu` for
-    hidden tokens. Defaults to no such layer."""
+    """Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for classification,
+    `gelu` for masked tokens. Defaults to None, no such layer."""
     head_norm: bool = False
-    """Whether that layer is followed by a normalization, as for hidden tokens; else dropout follows it."""
+    """Whether the `head_activation` layer is followed by a normalization, as for masked tokens in BERT,
+    instead of dropout."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -220,7 +225,7 @@ class _EncoderConfig(_ModelConfig):
 
 
 def _check_exactly_one(**options: int | None) -> None:
-    """Raise unless exactly one of two ways to say the same thing is given."""
+    """Raise ValueError unless exactly one of two alternative options is given."""
     if sum(value is not None for value in options.values()) != 1:
         names = " and ".join(f"`{name}`" for name in options)
         received = ", ".join(f"{name}={value}" for name, value in options.items())
@@ -235,4 +240,4 @@ PRESETS = {
     "base": _ModelConfig(),
     "big": _ModelConfig(hidden_dim=1024, num_heads=16, intermediate_dim=4096, dropout=0.3),
 }
-"""The options of known sizes, by the names that `from_preset` takes."""
+"""Options of the standard model sizes, by the names that `from_preset` takes."""

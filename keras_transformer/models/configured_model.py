@@ -1,4 +1,4 @@
-"""The base of the models: a configuration that is saved."""
+"""Base class of all models: saved configuration, presets, LoRA, quantization."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,71 +18,71 @@ Step: TypeAlias = Callable[[Tensor, Tensor, Cache], tuple[Tensor, Cache]]
 """`(token_ids (b * n,), position, cache) -> (logits (b * n, v), cache)`."""
 
 _LINEAR = (keras.layers.Dense, keras.layers.EinsumDense)
-_STATE = ("frozen", "frozen_weights", "lora")  # of a configuration: what was done to the model since
+_CHANGES = ("frozen", "frozen_weights", "lora")  # config entries of changes after construction
 
 
 class ConfiguredModel(keras.Model):
-    """The base of the models: a Functional model that keeps its configuration.
+    """Base class of the models: a Functional model with a saved configuration.
 
-    `type(model).from_config(model.get_config())` is another model of the same shape.
-    `keras.models.clone_model` makes none: it copies layer by layer, and so gives a tied output a table of
-    its own.
+    `type(model).from_config(model.get_config())` builds an untrained copy. Do not use
+    `keras.models.clone_model`: it copies layer by layer, so a tied output no longer shares the embedding
+    table.
     """
 
     config: _ModelConfig
 
-    def _keep(self, config: _ModelConfig, parts: Parts) -> None:
-        """Keep the configuration, and each part as the attribute of its name."""
+    def _store_config(self, config: _ModelConfig, parts: Parts) -> None:
+        """Store the configuration, and every part as an attribute."""
         self.config = config
-        self.supports_masking = True  # it reads the Keras mask of its source
+        self.supports_masking = True  # a model reads the Keras mask of its source
         for name, part in parts.items():
             setattr(self, name, part)
-        # By the policy of a model Keras decides whether to scale the loss.
+        # From the model's policy Keras decides whether to scale the loss.
         policy = self.position_encoding.dtype_policy
         self.dtype_policy = getattr(policy, "default_policy", policy)
 
     @property
     def max_length(self) -> int | None:
-        """Number of positions that the model has learned; None if it has no limit."""
+        """Number of learned positions; None without learned positions."""
         return self.config.max_length
 
     @property
     def is_quantized(self) -> bool:
-        """Whether kernels are of integers."""
+        """Whether the model is quantized."""
         return bool(self._quantized())
 
     @classmethod
     def from_preset(cls, name: str, *sizes: int | None, **overrides: object) -> "Self":
-        """Make an untrained model of a known size.
+        """Build an untrained model of a standard size.
 
         Args:
             name: `tiny`, `small`, `base` or `big`.
-            *sizes: the constructor's positional arguments, such as vocabulary sizes.
-            **overrides: constructor arguments that replace those of the preset.
+            *sizes: Positional arguments of the constructor, such as vocabulary sizes.
+            **overrides: Constructor arguments that replace those of the preset.
 
         Returns:
             The model.
 
         Raises:
-            ValueError: if the preset is unknown.
+            ValueError: If the preset is unknown.
         """
         check_choice(tuple(PRESETS), preset=name)
         return cls(*sizes, **{**PRESETS[name].options(), **overrides})
 
     def with_dtype(self, dtype: str) -> "Self":
-        """Make a model of the same weights that computes in another precision.
+        """Return a copy of the model that computes in another precision.
 
-        A model that was trained in mixed precision keeps its weights in float32; the one that it
-        becomes for `float32` can be served, and written in every format.
+        Use `with_dtype("float32")` to serve or export a model trained in mixed precision; its weights are
+        float32 already.
 
         Args:
-            dtype: `float32`, `mixed_bfloat16`, or what else `keras.DTypePolicy` takes.
+            dtype: `float32`, `mixed_bfloat16`, or another argument of `keras.DTypePolicy`.
 
         Returns:
-            A new model, which is not compiled.
+            A new model with the same weights, not compiled.
 
         Raises:
-            ValueError: if the model is quantized.
+            ValueError: If the model is quantized.
         """
         if self.is_quantized:
             raise ValueError(f"A quantized model has one precision. Received: dtype={dtype!r}.")
@@ -94,22 +94,21 @@ class ConfiguredModel(keras.Model):
     def enable_lora(
         self, rank: int, targets: Sequence[str] = ("query", "value"), *, alpha: float | None = None
     ) -> None:
-        """Train small factors of some kernels in place of all weights (Hu et al. 2021, "LoRA").
+        """Enable LoRA: train low-rank factors of some kernels and freeze all other weights (Hu et al. 2021).
 
-        A kernel becomes `kernel + alpha / rank * a @ b`; `b` begins as zeros, so the outputs stay the same.
-        Every other weight is frozen. Saving, loading, decoding and exports know the factors. Compile the
-        model afterwards.
+        A kernel becomes `kernel + alpha / rank * a @ b`. `b` starts as zeros, so the outputs do not change at
+        first. Saving, loading, decoding and exports support the factors. Compile the model afterwards.
 
         Args:
-            rank: inner size of the factors.
-            targets: names of the layers whose kernels get factors, as the paths of `model.weights` have them:
-                `query`, `key`, `value`, `attention_output`, `inner`, `outer`, `gate`. Part of a path chooses
-                those below it: `decoder`, `cross_attention`, `cross_attention/query`.
-            alpha: scale of the factors; `rank` if None.
+            rank: Inner size of the factors.
+            targets: Names of the layers whose kernels get factors: `query`, `key`, `value`,
+                `attention_output`, `inner`, `outer`, `gate`; or parts of the paths in `model.weights`, such
+                as `decoder`, `cross_attention` or `cross_attention/query`, for all kernels below them.
+            alpha: Scale of the factors. Defaults to `rank`.
 
         Raises:
-            TypeError: if `rank` is not an integer.
-            ValueError: if `rank` is not above zero, a target names no kernel, or the model has factors.
+            TypeError: If `rank` is not an integer.
+            ValueError: If `rank` is not above zero, a target matches no kernel, or LoRA is already enabled.
 
         Example:
             >>> from keras_transformer import CausalLM
@@ -119,8 +118,8 @@ class ConfiguredModel(keras.Model):
             80
         """
         check_positive(rank=rank)
-        if self._factors():
-            raise ValueError("LoRA is enabled already. `merge_lora` gives a model without factors.")
+        if self._lora_layers():
+            raise ValueError("LoRA is enabled already. `merge_lora` returns a model without factors.")
         kernels = [layer for layer in self._flatten_layers() if isinstance(layer, _LINEAR)]
         chosen = {}
         for target in [targets] if isinstance(targets, str) else targets:
@@ -135,17 +134,17 @@ class ConfiguredModel(keras.Model):
             layer.enable_lora(rank, lora_alpha=alpha)
 
     def merge_lora(self) -> "Self":
-        """Make a model without factors that computes the same; all its weights are trainable.
+        """Return a model with the LoRA factors merged into the kernels.
 
         Returns:
-            A new model, which is not compiled.
+            A new model with the same outputs, all weights trainable, not compiled.
 
         Raises:
-            ValueError: if the model is quantized.
+            ValueError: If the model is quantized.
         """
         if self.is_quantized:
-            raise ValueError("Kernels of integers cannot take factors in. Merge before `quantize`.")
-        config = {name: value for name, value in self.get_config().items() if name not in _STATE}
+            raise ValueError("Quantized kernels cannot absorb LoRA factors. Merge before `quantize`.")
+        config = {name: value for name, value in self.get_config().items() if name not in _CHANGES}
         model = type(self).from_config(config)
         factors = ("lora_kernel_a", "lora_kernel_b")
         model.set_weights([weight for weight in self.weights if weight.name not in factors])
@@ -155,7 +154,7 @@ class ConfiguredModel(keras.Model):
         return model
 
     def fit(self, *args: object, class_weight: object = None, **kwargs: object) -> keras.callbacks.History:
-        """Train the model, as `keras.Model.fit` does; raise ValueError for a weight of each token."""
+        """Train the model, as `keras.Model.fit`; raise ValueError for `class_weight` with token labels."""
         self._check_class_weight(class_weight)
         given = kwargs.get("callbacks") or []
         # `callbacks` is the sixth argument.
@@ -164,12 +163,12 @@ class ConfiguredModel(keras.Model):
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
     def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> object:
-        """Train on one batch, as `keras.Model.train_on_batch` does; raise as `fit` does."""
+        """Train on one batch, as `keras.Model.train_on_batch`; raise the errors of `fit`."""
         self._check_class_weight(class_weight)
         return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
 
     def _check_class_weight(self, class_weight: object) -> None:
-        # Keras takes labels (b, t) for one-hot rows: it weights each example by where its largest id stands.
+        # Keras takes labels (b, t) for one-hot rows and weights each example by the index of its largest id.
         if class_weight is not None and len(self.output_shape) > 2:
             raise ValueError(
                 "`class_weight` weights examples, and labels (b, t) are of several classes. Weight tokens "
@@ -178,37 +177,37 @@ class ConfiguredModel(keras.Model):
             )
 
     def quantize(self, mode: str | None = None, **kwargs: object) -> None:
-        """Quantize every kernel, as `keras.Model.quantize` does; tables and normalizations stay floats.
+        """Quantize every kernel, as `keras.Model.quantize`; embedding tables and normalizations stay floats.
 
-        A call quantizes its activations too, and decoding multiplies them as they are.
+        A call of the model also quantizes activations; decoding does not.
 
         Args:
-            mode: `int8`, `int4`, or `float8`, whose kernels stay floats, for a training whose products are of
-                float8; None for that of the `config`.
-            **kwargs: `config` and `filters`, see `keras.Model.quantize`.
+            mode: `int8`, `int4`, or `float8` (for training with float8 products; the kernels stay floats).
+                Defaults to the mode of `config`.
+            **kwargs: `config` and `filters` of `keras.Model.quantize`.
 
         Raises:
-            ValueError: another mode.
+            ValueError: If the mode is unknown.
         """
         mode = mode or getattr(kwargs.get("config"), "mode", None)
         check_choice(("int8", "int4", "float8"), mode=mode)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Keras warns of each layer that has no kernel.
+            warnings.simplefilter("ignore")  # Keras warns about every layer without a kernel.
             super().quantize(mode, **kwargs)
 
     def __call__(self, inputs: Inputs, *args: object, mask: Tensor | None = None, **kwargs: object) -> Tensor:
-        """Call the model on complete inputs."""
+        """Call the model, with omitted masks filled in."""
         return super().__call__(self._complete(inputs, mask), *args, **kwargs)
 
     def call(self, inputs: Inputs, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        # Keras on JAX trains through `call`, everything else comes through `__call__`.
+        # Keras on JAX trains through `call`; all other calls use `__call__`.
         return super().call(self._complete(inputs, mask), training=training)
 
     def compute_mask(self, inputs: Inputs, previous_mask: object = None) -> None:
-        """End the Keras mask; Keras calls this."""
+        """Return None: outputs have no Keras mask. Called by Keras."""
 
     def _complete(self, inputs: Inputs, mask: Tensor | None = None) -> Inputs:
-        """Fill in the inputs that may be left out; `mask` is that of the source `(b, s)`."""
+        """Return the inputs with omitted ones filled in; `mask` is the source's padding mask `(b, s)`."""
         raise NotImplementedError
 
     def compute_loss(
@@ -219,10 +218,10 @@ class ConfiguredModel(keras.Model):
         sample_weight: Tensor | None = None,
         training: bool = True,
     ) -> Tensor:
-        """Compute the loss; Keras calls this.
+        """Compute the loss; called by Keras.
 
-        A loss with the method `add_passes` runs the model once more when it trains, and returns the loss of
-        all passes. Evaluation and metrics see one pass.
+        In training, a loss with a method `add_passes` runs the model once more and returns the loss of all
+        passes. Evaluation and metrics use one pass.
         """
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if hasattr(self.loss, "add_passes"):
@@ -235,12 +234,12 @@ class ConfiguredModel(keras.Model):
         return loss
 
     def make_train_function(self, force: bool = False) -> object:
-        """Make the function that trains on a batch; Keras calls this."""
+        """Build the function that trains on a batch; called by Keras."""
         build_optimizer(self)
         return super().make_train_function(force)
 
     def get_config(self) -> Config:
-        # By number: the names of layers inside a part depend on what was made before, their order does not.
+        # By number: layer names depend on the layers created before, the order of layers does not.
         frozen = [number for number, layer in enumerate(self._flatten_layers()) if not layer.trainable]
         frozen_weights = [number for number, weight in enumerate(self.weights) if not weight.trainable]
         return {
@@ -249,11 +248,11 @@ class ConfiguredModel(keras.Model):
             "name": self.name,
             "frozen": frozen,
             "frozen_weights": frozen_weights,
-            "lora": self._factors(),
+            "lora": self._lora_layers(),
         }
 
-    def _factors(self) -> list[tuple[int, int, float]]:
-        """Return the number, rank and alpha of each layer with factors."""
+    def _lora_layers(self) -> list[tuple[int, int, float]]:
+        """Return the number, rank and alpha of each layer with LoRA factors."""
         layers = enumerate(self._flatten_layers())
         return [
             (number, layer.lora_rank, layer.lora_alpha)
@@ -262,7 +261,7 @@ class ConfiguredModel(keras.Model):
         ]
 
     def _policy(self) -> keras.DTypePolicy:
-        """Return the dtype policy that makes such a model: a map where some layers are quantized."""
+        """Return the dtype policy of the model, a `DTypePolicyMap` if layers are quantized."""
         policy = self.position_encoding.dtype_policy
         quantized = self._quantized()
         if not quantized:
@@ -273,7 +272,7 @@ class ConfiguredModel(keras.Model):
 
     def _quantized(self) -> dict[str, keras.DTypePolicy]:
         policies = {layer.path: layer.dtype_policy for layer in self._flatten_layers()}
-        for path, policy in policies.items():  # of a loaded model each layer has the whole map
+        for path, policy in policies.items():  # in a loaded model every layer has the whole map
             if path and isinstance(policy, keras.dtype_policies.DTypePolicyMap):
                 policies[path] = policy[path]
         return {path: policy for path, policy in policies.items() if policy.quantization_mode}
@@ -281,16 +280,16 @@ class ConfiguredModel(keras.Model):
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":
         config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
-        frozen, frozen_weights, factors = (config.pop(name, []) for name in _STATE)
+        frozen, frozen_weights, factors = (config.pop(name, []) for name in _CHANGES)
         model = cls(**config)
-        layers = list(model._flatten_layers())  # each after those that hold it
-        for number, rank, alpha in factors:  # before weights are numbered
+        layers = list(model._flatten_layers())  # every layer follows the layers that contain it
+        for number, rank, alpha in factors:  # first, because the numbers of weights include the factors
             layers[number].enable_lora(rank, lora_alpha=alpha)
         frozen = {range(len(layers))[number] for number in frozen}
         for number, layer in enumerate(layers):
             if layer.trainable != (number not in frozen):
                 layer.trainable = number not in frozen
-        for number in frozen_weights:  # and what was frozen one by one
+        for number in frozen_weights:  # weights that were frozen separately
             if model.weights[number].trainable:
                 model.weights[number].trainable = False
         return model

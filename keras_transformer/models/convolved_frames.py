@@ -1,4 +1,4 @@
-"""Convolved frames as a source: half as many vectors as frames, as in Whisper (Radford et al. 2022)."""
+"""Convolutional frame source, which halves the number of frames, as in Whisper (Radford et al. 2022)."""
 
 import keras
 from keras import ops
@@ -10,7 +10,7 @@ from keras_transformer.types import Config, Shape, Tensor
 
 
 class _ConvolvedFrames(_FrameSource):
-    """Frames `(b, s, w)` that two convolutions turn into half as many vectors."""
+    """Source of frames `(b, s, w)` that two convolutions map to half as many vectors."""
 
     def make_layer(self, config: _ModelConfig, dtype: object) -> keras.layers.Layer:
         return FrameConvolutions(config.hidden_dim, dtype=dtype, name=self.layer)
@@ -18,21 +18,21 @@ class _ConvolvedFrames(_FrameSource):
     def vectors(
         self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        # Every second frame is at the center of a stride of 2.
+        # The second convolution, of stride 2, is centered at every second frame.
         return layer(values, padding_mask), padding_mask[:, ::2]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class FrameConvolutions(keras.layers.Layer):
-    """Turns frames `(b, s, w)` into vectors `(b, ceil(s / 2), d)`, by two convolutions.
+    """Two convolutions of width 3 with GELU, from frames `(b, s, w)` to vectors `(b, ceil(s / 2), d)`.
 
-    Padding counts as zeros, as what is before the first frame and behind the last does.
+    Frames at padding count as zeros, as do those before the first and after the last frame.
     """
 
     def __init__(self, hidden_dim: int, **kwargs: object) -> None:
         super().__init__(**kwargs)
         self.hidden_dim = hidden_dim
-        # Dense layers of three neighbors: TensorFlow's convolution of no rows has another shape.
+        # Dense layers over three neighbors: TensorFlow's convolution of an empty batch has a wrong shape.
         options: Config = {"activation": "gelu", "dtype": self.dtype_policy}
         self.first = keras.layers.Dense(hidden_dim, **options, name="first_convolution")
         self.second = keras.layers.Dense(hidden_dim, **options, name="second_convolution")

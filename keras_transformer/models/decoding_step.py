@@ -1,38 +1,37 @@
-"""One step of decoding: from a token of each hypothesis to the logits of the next."""
+"""One decoding step: from the current tokens to the logits of the next."""
 
 from functools import partial
 
 import keras
 
-from keras_transformer._backend.loop import weights_now
+from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_decoder import CachedDecoder
-from keras_transformer.models.parts import _positioned
+from keras_transformer.models.parts import _add_positions
 from keras_transformer.types import Tensor
 
 
 class _DecodingStep:
-    """A model without its encoder, made before a loop, whose weights it reads once.
+    """Decoder side of a model with fixed weights, created before a decoding loop.
 
-    The model has `decoder`, `output_projection` and what stands before the decoder on its side;
-    `CachedDecoder` explains `in_place`.
+    `side` is the prefix of the model's embedding and position layers; see `CachedDecoder` for `in_place`.
     """
 
     def __init__(self, model: keras.Model, side: str, *, in_place: bool = False) -> None:
         self.decoder = CachedDecoder(model.decoder, in_place=in_place)
         self._embed = getattr(model, f"{side}_embedding")
-        self._positioned = partial(_positioned, model, side)
+        self._add_positions = partial(_add_positions, model, side)
         names = ("embedding", "position_encoding", "normalization")
         found = (getattr(model, f"{side}_{name}", getattr(model, name, None)) for name in names)
-        self._weights = weights_now(*found)
-        self._project = model.output_projection.frozen()
+        self._weights = snapshot_weights(*found)
+        self._project = model.output_projection.with_fixed_weights()
 
     def __call__(
         self, token_ids: Tensor, position: Tensor, cache: CachedDecoder.Cache
     ) -> tuple[Tensor, CachedDecoder.Cache]:
-        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache with them written."""
+        """Return the logits `(b * n, v)` after the tokens `(b * n,)`, and the cache including them."""
         with keras.StatelessScope(self._weights):
             # (b * n,) -> (b * n, 1) -> (b * n, 1, d)
-            x = self._positioned(self._embed(token_ids[:, None]), None, start=position)
+            x = self._add_positions(self._embed(token_ids[:, None]), None, start=position)
         x, cache = self.decoder.step(x, position, cache)
         # (b * n, 1, d) -> (b * n, d) -> (b * n, v)
         return self._project(x[:, 0, :]), cache

@@ -1,4 +1,4 @@
-"""An encoder alone, for tagging, classification and masked-token training."""
+"""Encoder-only model for classification, tagging, masked-token training and vectors."""
 
 from typing import Any
 
@@ -9,49 +9,48 @@ from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
-from keras_transformer.models.parts import Parts, Pooling, _input_parts, _positioned
+from keras_transformer.models.parts import Parts, Pooling, _add_positions, _input_parts
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Inputs, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class EncoderModel(_EncodingModel):
-    """A Functional model from token ids or frames to an output for each position, or for each example.
+    """Encoder-only model: token ids or frames to outputs per position or per example.
 
-    Tagging: `EncoderModel(v, num_tags)`. Classification: `EncoderModel(v, num_classes, pooling="mean")`.
-    The losses of `training` are for tags, of which 0 counts as padding unless they get another `pad_id`;
-    classes of examples have `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`. Masked-token
-    training, as in Devlin et al., "BERT" (2019): `EncoderModel(v, v, tie_output=True)`. Vectors for
-    something else: `EncoderModel(v)`.
+    - Tagging: `EncoderModel(v, num_tags)` with a loss of `training`, where tag 0 is padding by default.
+    - Classification: `EncoderModel(v, num_classes, pooling="mean")` with
+      `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+    - Masked-token training (Devlin et al. 2019, "BERT"): `EncoderModel(v, v, tie_output=True)`.
+    - Vectors: `EncoderModel(v)`.
 
     Args:
         vocabulary_size: Number of token ids, `v`; None for frames.
-        num_outputs: Number of logits for each position or example; None for vectors.
-        feature_dim: Width of a frame, `w`; None for ids.
-        pooling: `mean` or `max` over the tokens, or `first`, for one output per example; None for one at each
-            position.
-        tie_output: Whether the logits use the embedding's table, of which `num_outputs` is the size then.
-        output_bias: Whether each token has a bias that is added to its logit; for `tie_output`.
-        head_activation: Activation of a dense layer of width `d` before the logits, as BERT has: `tanh` for
-            classes, `gelu` for hidden tokens. Defaults to no such layer.
-        head_norm: Whether that layer is followed by a normalization, as for hidden tokens; else dropout
-            follows.
-        **options: The options of `TransformerConfig` that do not concern a target, and `name` and `dtype` of
-            a Keras model.
+        num_outputs: Number of logits per position or example. Defaults to None: vectors of width `d`.
+        feature_dim: Width of a frame, `w`; None for token ids.
+        pooling: `mean` or `max` over the tokens, or the `first` token, for one output per example. Defaults
+            to None, one output per position.
+        tie_output: Whether to use the embedding table as the output kernel; `num_outputs` must be
+            `vocabulary_size`.
+        output_bias: Whether a tied output has a bias per token. Untied outputs always have one.
+        head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
+            classification, `gelu` for masked tokens. Defaults to None, no such layer.
+        head_norm: Whether the `head_activation` layer is followed by a normalization, as for masked tokens in
+            BERT, instead of dropout.
+        **options: The options of `TransformerConfig` that do not concern the target, and `name` and `dtype`
+            of a Keras model.
 
     Call arguments:
-        inputs: token ids, integers `(b, s)`, where 0 is padding; for frames a dict of `features`
-            `(b, s, w)` and `padding_mask` `(b, s)`, True (1) where there is a frame. Without the mask, or
-            where it is None, every frame counts.
+        inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`
+            `(b, s, w)` and an optional `padding_mask` `(b, s)`, True (1) where there is a frame.
 
     Returns:
-        `(b, s, num_outputs)`, or `(b, num_outputs)` with pooling; `d` in place of `num_outputs` where that
-        is None.
+        `(b, s, num_outputs)`, or `(b, num_outputs)` with `pooling`. Without `num_outputs` the last size is
+        `d`.
 
     Raises:
-        TypeError: if an argument is unknown or of another type.
-        ValueError: if an option is out of its range, not exactly one of ids and frames is given, or a tied
-            output has another size than the vocabulary.
+        TypeError: If an option is unknown or has the wrong type.
+        ValueError: If options are out of range or contradict each other.
 
     Example:
         >>> model = EncoderModel(100, 3, pooling="mean", num_layers=1, hidden_dim=8, num_heads=2,
@@ -73,19 +72,19 @@ class EncoderModel(_EncodingModel):
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
         self._source = source
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def attention_scores(self, inputs: Inputs) -> dict[str, Tensor]:
-        """Return every attention map of one pass.
+        """Return the attention scores of every layer.
 
         Returns:
-            A dict of `encoder/layer_{i}/self_attention`, from 1, to `(b, h, s, s)`.
+            A dict of `encoder/layer_{i}/self_attention` to `(b, h, s, s)`. `i` counts from 1.
         """
         return self._encoder_scores(*self._source.split(self._complete(inputs)))
 
 
 def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
-    """Make the layers; `pooling` and `output_projection` where they are asked for."""
+    """Build the layers; pooling, head and output projection only if configured."""
     encoder = Encoder(config.num_layers, **config.stack_options(), dtype=dtype, name="encoder")
     parts = {
         source.layer: source.make_layer(config, dtype),
@@ -120,11 +119,11 @@ def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
 
 
 def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
-    """Connect the layers as the left half of Figure 1 does, and what comes on top."""
+    """Connect the layers as in the left half of Figure 1, followed by pooling, head and output."""
     inputs = source.make_inputs()
     values, mask = source.split(inputs)
     x, mask = source.vectors(parts[source.layer], values, mask)
-    x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
+    x = parts["embedding_dropout"](_add_positions(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
     if "pooling" in parts:
         # (b, s, d) -> (b, d)

@@ -1,4 +1,4 @@
-"""Several models decoded as one."""
+"""Ensemble of Transformers that decode together."""
 
 import math
 from collections.abc import Sequence
@@ -17,20 +17,20 @@ _SAME = ("source_vocabulary_size", "encoder_feature_dim", "target_vocabulary_siz
 
 
 class _EnsembleCache(NamedTuple):
-    """The caches of an ensemble's models, used as one `CachedDecoder.Cache` is."""
+    """Caches of the models of an ensemble, with the interface of `CachedDecoder.Cache`."""
 
     members: tuple[CachedDecoder.Cache, ...]
-    """The cache of each model."""
+    """One cache per model."""
 
     @property
     def attention_sums(self) -> Tensor:
-        """Mean over the models, `(b, n, s)`; `()` unless tracked."""
+        """Attention sums averaged over the models, `(b, n, s)`; `()` if not tracked."""
         sums = [cache.attention_sums for cache in self.members]
         return () if isinstance(sums[0], tuple) else ops.mean(ops.stack(sums), axis=0)
 
     @property
     def encoder_padding_mask(self) -> Tensor:
-        """The mask that all models share, `(b, s)`; `()` where everything is a token."""
+        """The source's padding mask, the same for all models, `(b, s)`; `()` without padding."""
         return self.members[0].encoder_padding_mask
 
     def reorder(self, rows: Tensor) -> "_EnsembleCache":
@@ -42,26 +42,26 @@ class _EnsembleCache(NamedTuple):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Ensemble(keras.Model):
-    """The mean of the probabilities of several trained models (Sutskever et al. 2014, section 3.6).
+    """Ensemble of Transformers: the mean of their probabilities (Sutskever et al. 2014, section 3.6).
 
-    Models that started from other random weights make other mistakes, so that together they are better than
-    each alone, at the cost of all of them. An ensemble is decoded, scored, saved and exported as a
-    `Transformer` is. It is not trained; its models are.
+    Models trained from different random weights make different errors, so their mean is better than each, at
+    the cost of running all. Decode, score, save and export an ensemble like a `Transformer`; train its models
+    separately.
 
     Args:
-        models: two or more `Transformer`s of the same vocabularies, of any other sizes.
+        models: Two or more `Transformer`s with the same vocabularies. Other sizes may differ.
         **kwargs: `name` of a Keras model.
 
     Call arguments:
-        inputs: as for each of the models.
-        training: whether dropout is on.
+        inputs: As for each of the models.
+        training: Whether to apply dropout.
 
     Returns:
         float32 `(b, t, v)`: the logarithm of the mean probability of each token.
 
     Raises:
-        TypeError: if a model is not a `Transformer`.
-        ValueError: if there are fewer than two models, or their vocabularies differ.
+        TypeError: If a model is not a `Transformer`.
+        ValueError: If there are fewer than two models, or their vocabularies differ.
 
     Example:
         >>> sizes = {"num_layers": 1, "num_heads": 2, "intermediate_dim": 16}
@@ -73,28 +73,28 @@ class Ensemble(keras.Model):
 
     def __init__(self, models: Sequence[Transformer], **kwargs: object) -> None:
         super().__init__(**kwargs)
-        _check(models)
+        _check_members(models)
         self.members = list(models)
-        # Its models are built, and it has no weights besides theirs.
+        # The models are built, and the ensemble adds no weights.
         self.built = True
 
     @property
     def max_length(self) -> int | None:
-        """The fewest positions that one of the models has learned; None if none has a limit."""
+        """Smallest number of learned positions of the models; None without learned positions."""
         return min((model.max_length for model in self.members if model.max_length is not None), default=None)
 
     @property
     def source_embedding(self) -> keras.layers.Layer:
-        """The embedding of the first model, whose vocabulary all have."""
+        """Source embedding of the first model; all models have the same vocabulary."""
         return self.members[0].source_embedding
 
     @property
     def target_embedding(self) -> keras.layers.Layer:
-        """The embedding of the first model, whose vocabulary all have."""
+        """Target embedding of the first model; all models have the same vocabulary."""
         return self.members[0].target_embedding
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
-        return _mean([model(inputs, training=training) for model in self.members])
+        return _mean_log_probabilities([model(inputs, training=training) for model in self.members])
 
     def start_decoding(
         self,
@@ -106,9 +106,9 @@ class Ensemble(keras.Model):
         track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[_EnsembleCache], _EnsembleCache]:
-        """Run the encoders and prepare to decode step by step; see `Transformer.start_decoding`.
+        """Run the encoders and return the function that decodes step by step.
 
-        The step returns logarithms of probabilities in place of logits.
+        As `Transformer.start_decoding`, but `step` returns log-probabilities instead of logits.
         """
         starts = [
             model.start_decoding(
@@ -126,13 +126,13 @@ class Ensemble(keras.Model):
             pairs = zip(starts, cache.members, strict=True)
             steps = [step(token_ids, position, member) for (step, _), member in pairs]
             logits, caches = zip(*steps, strict=True)
-            return _mean(logits), _EnsembleCache(caches)
+            return _mean_log_probabilities(logits), _EnsembleCache(caches)
 
         return step, _EnsembleCache(tuple(cache for _, cache in starts))
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the attention maps of the first model; see `Transformer.attention_scores`."""
-        # Other models have other heads, so there is no mean of them.
+        """Return the attention scores of the first model; see `Transformer.attention_scores`."""
+        # Heads of different models do not correspond, so a mean would have no meaning.
         return self.members[0].attention_scores(inputs)
 
     def get_config(self) -> Config:
@@ -145,7 +145,7 @@ class Ensemble(keras.Model):
         return cls(models, name=config["name"])
 
 
-def _check(models: Sequence[Transformer]) -> None:
+def _check_members(models: Sequence[Transformer]) -> None:
     check_kind(Sequence, models=models)
     if others := [type(model).__name__ for model in models if not isinstance(model, Transformer)]:
         raise TypeError(f"`models` must be Transformers. Received: {', '.join(others)}.")
@@ -157,7 +157,7 @@ def _check(models: Sequence[Transformer]) -> None:
             raise ValueError(f"`models` must have the same vocabularies. Received: {name} of {values}.")
 
 
-def _mean(logits: Sequence[Tensor]) -> Tensor:
+def _mean_log_probabilities(logits: Sequence[Tensor]) -> Tensor:
     # The mean of the probabilities, computed from their logarithms: exp(-200) is 0 in float32.
     logarithms = ops.stack([ops.log_softmax(ops.cast(each, "float32"), axis=-1) for each in logits])
     return ops.logsumexp(logarithms, axis=0) - math.log(len(logits))

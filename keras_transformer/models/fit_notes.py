@@ -1,4 +1,4 @@
-"""What `fit` tells of a training that is too short."""
+"""Warnings of `fit` about trainings that are too short."""
 
 import logging
 import warnings
@@ -10,7 +10,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _FitNotes(keras.callbacks.Callback):
-    """Warns of fewer updates than the warm-up has, and says in the end whether the loss still falls."""
+    """Callback that warns of fewer updates than warm-up steps, and of a loss still falling at the end."""
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         self._losses: list[float] = []
@@ -19,7 +19,7 @@ class _FitNotes(keras.callbacks.Callback):
         schedule = getattr(optimizer, "_learning_rate", None)
         warmup_steps = getattr(schedule, "warmup_steps", None)
         steps = self.params.get("steps")
-        # A training that goes on, and a dataset of unknown length, are not judged.
+        # Not for a resumed training or a dataset of unknown length.
         if not warmup_steps or not steps or int(ops.convert_to_numpy(optimizer.iterations)):
             return
         epochs = self.params["epochs"]
@@ -39,7 +39,7 @@ class _FitNotes(keras.callbacks.Callback):
             self._losses.append(float(logs["val_loss"]))
 
     def on_train_end(self, logs: dict[str, float] | None = None) -> None:
-        # One that was stopped sooner was stopped for a reason.
+        # Not for a training that was stopped early.
         is_whole = self._last == self.params["epochs"] and len(self._losses) > 1
         if self.params.get("verbose") and is_whole and self._losses[-1] == min(self._losses):
             _LOGGER.warning(

@@ -1,4 +1,4 @@
-"""Frames as a source: audio, sensors, rows of images."""
+"""Frame source: audio, sensors, rows of images."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from keras_transformer.types import Tensor
 
 
 class _FrameSource(_Source):
-    """Frames `(b, s, w)`, each projected to the model's width, with a padding mask `(b, s)` beside them."""
+    """Source of frames `(b, s, w)`, projected to the model's width, with a padding mask `(b, s)`."""
 
     values, layer = "features", "source_projection"
 
@@ -29,12 +29,12 @@ class _FrameSource(_Source):
     def vectors(
         self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        # (b, s, w) -> (b, s, d). Not what stands at padding, which may be NaN: no gradient forgets it.
+        # (b, s, w) -> (b, s, d). Zeros at padding: a NaN there would make the gradient NaN.
         frames = ops.where(ops.expand_dims(padding_mask, -1), values, ops.zeros((), values.dtype))
         return layer(frames), padding_mask
 
     def padding_mask(self, values: Tensor) -> Tensor:
-        """Let every frame count."""
+        """Return True for every frame."""
         # (b, s, w) -> (b, s)
         return ops.ones_like(values[..., 0], dtype="bool")
 

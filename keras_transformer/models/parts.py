@@ -1,4 +1,4 @@
-"""The layers that stand between inputs, stacks and outputs of the models."""
+"""Layers of the models before and after the stacks: embeddings, positions, pooling."""
 
 from typing import TypeAlias
 
@@ -16,11 +16,11 @@ from keras_transformer.models.source import _check_padding_mask
 from keras_transformer.types import MINUS_INFINITY, Config, Shape, Tensor
 
 Parts: TypeAlias = dict[str, keras.layers.Layer]
-"""Each layer by the name of the model's attribute."""
+"""Layers by attribute name of the model."""
 
 
 def _embedding(config: _ModelConfig, vocabulary_size: int, dtype: object, name: str) -> TokenEmbedding:
-    # A model hands its masks to the stacks itself.
+    # No Keras mask: a model passes padding masks to the stacks explicitly.
     scale = config.scale_embeddings
     return TokenEmbedding(
         vocabulary_size, config.hidden_dim, scale=scale, mask_zero=False, dtype=dtype, name=name
@@ -37,14 +37,14 @@ def _position_encoding(config: _ModelConfig, dtype: object, name: str) -> keras.
 
 
 def _input_parts(config: _ModelConfig, dtype: object, **stacks: Encoder | Decoder) -> Parts:
-    """Make what stands between embeddings and stacks: positions, a normalization of each side, dropout."""
+    """Build the layers between embeddings and stacks: positions, normalization per side, dropout."""
     parts: Parts = {"position_encoding": _position_encoding(config, dtype, "position_encoding")}
     for side, stack in stacks.items() if config.normalize_embeddings else ():
         parts[f"{side}_normalization"] = stack.make_normalization(f"{side}_normalization")
     return {**parts, "embedding_dropout": Dropout(config.dropout, dtype=dtype, name="embedding_dropout")}
 
 
-def _positioned(
+def _add_positions(
     parts: Parts | keras.Model,
     side: str,
     vectors: Tensor,
@@ -52,12 +52,12 @@ def _positioned(
     *,
     start: Tensor | int = 0,
 ) -> Tensor:
-    """Return what enters a stack `(b, t, d)`, before dropout: vectors with positions, perhaps normalized."""
+    """Return the input of a stack `(b, t, d)` before dropout: embeddings plus positions, maybe normalized."""
 
     def part(name: str) -> keras.layers.Layer:
         return parts.get(name) if isinstance(parts, dict) else getattr(parts, name, None)
 
-    # Positions of the target alone, where it has a table of its own.
+    # Only the target may have a separate position encoding.
     encoding = part(f"{side}_position_encoding") or part("position_encoding")
     normalize = part(f"{side}_normalization")
     x = encoding(vectors, start=start, padding_mask=padding_mask)
@@ -66,7 +66,7 @@ def _positioned(
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoPositionEncoding(keras.layers.Layer):
-    """Adds nothing where the attention of each layer knows the positions; called as `PositionEncoding` is."""
+    """Identity in place of a `PositionEncoding`, for rotary and relative positions."""
 
     def __init__(self, **kwargs: object) -> None:
         super().__init__(**kwargs)
@@ -81,10 +81,10 @@ class NoPositionEncoding(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Pooling(keras.layers.Layer):
-    """Turns the vectors `(b, s, d)` of a sequence into one, `(b, d)`: their mean, maximum or first.
+    """Pooling of a sequence of vectors `(b, s, d)` to one vector `(b, d)`: mean, maximum or first.
 
-    Mean and maximum are taken over tokens only, in float32; they are 0 for a sequence without any token.
-    `first` takes the first token, for sequences that start with one that stands for the whole, as BERT's do.
+    All modes ignore padding. `mean` and `max` are computed in float32 and return 0 for a sequence without
+    tokens. `first` returns the vector of the first token, such as BERT's `[CLS]`.
     """
 
     def __init__(self, mode: str = "mean", **kwargs: object) -> None:
@@ -104,20 +104,20 @@ class Pooling(keras.layers.Layer):
         # (b, s) -> (b, s, 1)
         mask = ops.expand_dims(_check_padding_mask(given, inputs.shape), -1)
         if self.mode == "first":
-            first = ops.argmax(ops.cast(mask, "int32"), axis=1)[:, :, None]  # (b, 1, 1), 0 without a token
+            first = ops.argmax(ops.cast(mask, "int32"), axis=1)[:, :, None]  # (b, 1, 1), 0 without tokens
             return ops.take_along_axis(inputs, first, axis=1)[:, 0, :]
-        # (b, s, d) -> (b, d). Chosen, not multiplied: whatever stands at padding, NaN too, stays out.
+        # (b, s, d) -> (b, d). Selected, not multiplied by the mask, which would let NaN at padding through.
         if self.mode == "max":
             highest = ops.max(ops.where(mask, x, MINUS_INFINITY), axis=1)
             return ops.cast(ops.where(ops.any(mask, axis=1), highest, 0.0), self.compute_dtype)
         total = ops.sum(ops.where(mask, x, 0.0), axis=1)
         # (b, s, 1) -> (b, 1)
         count = ops.sum(ops.cast(mask, "float32"), axis=1)
-        # At least 1, so that a sequence without any token gives 0 and not NaN.
+        # At least 1, so that the mean of a sequence without tokens is 0, not NaN.
         return ops.cast(total / ops.maximum(count, 1.0), self.compute_dtype)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """End the Keras mask: no positions are left."""
+        """Return None: the output has no positions to mask."""
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         return (inputs_shape[0], inputs_shape[2])

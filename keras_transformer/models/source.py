@@ -1,4 +1,4 @@
-"""What an encoder reads, of whatever kind: its inputs, their checks, its padding, its vectors."""
+"""Encoder inputs of any kind: Keras inputs, checks, padding mask, vectors."""
 
 import abc
 from typing import ClassVar
@@ -12,59 +12,59 @@ from keras_transformer.types import Inputs, Shape, Tensor
 
 
 class _Source(abc.ABC):
-    """The source of an encoder. Each kind is a subclass in a file of its own; models know this class."""
+    """Source of an encoder. Subclasses, one per kind, are in separate files."""
 
     values: ClassVar[str]
-    """What the values are called among a model's inputs."""
+    """Name of the values among the model's inputs, without prefix."""
     layer: ClassVar[str]
-    """What a model calls the layer that turns values into vectors."""
+    """Attribute name of the layer that maps values to vectors."""
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix  # of the inputs' names
+        self._prefix = prefix  # of input names
 
     @property
     def values_name(self) -> str:
-        """Name of the input of values."""
+        """Name of the input that holds the values."""
         return self._prefix + self.values
 
     @property
     def mask_name(self) -> str:
-        """Name of the padding mask `(b, s)`, which is an input unless the values themselves tell it."""
+        """Name of the padding mask `(b, s)`; an input only if values have no padding id."""
         return f"{self._prefix}padding_mask"
 
     @abc.abstractmethod
     def make_inputs(self) -> dict[str, Tensor]:
-        """Make the symbolic inputs, by name."""
+        """Return the symbolic inputs by name."""
 
     @abc.abstractmethod
     def make_layer(self, config: _ModelConfig, dtype: object) -> keras.layers.Layer:
-        """Make the layer that turns values into vectors."""
+        """Build the layer that maps values to vectors."""
 
     @abc.abstractmethod
     def padding_mask(self, values: Tensor) -> Tensor:
-        """Return the padding mask `(b, s)` of values that came without one."""
+        """Return the default padding mask `(b, s)` of values."""
 
     @abc.abstractmethod
     def check(self, values: Tensor) -> None:
-        """Raise ValueError for another shape, TypeError for another type."""
+        """Raise ValueError if the values have the wrong shape, TypeError if they have the wrong type."""
 
     def vectors(
         self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return vectors `(b, s, d)` without positions, and their padding mask."""
+        """Return the vectors `(b, s, d)`, without positions, and their padding mask."""
         return layer(values), padding_mask
 
     def hide(self, values: Tensor, mask: Tensor) -> Inputs:
-        """Return the inputs of values of which a mask `(b, s)` hides some."""
+        """Return the inputs for values with an explicit mask `(b, s)`."""
         return {self.values_name: values, self.mask_name: mask}
 
     def complete(self, inputs: Inputs, mask: Tensor | None, names: set[str]) -> Inputs:
-        """Fill in a mask that was left out; `names` are those of the model's inputs."""
-        # Keras's own masks, one for each input, are read from the inputs below.
+        """Return the inputs with an omitted mask filled in; `names` are the model's input names."""
+        # A dict holds Keras's masks of several inputs; these are read from the inputs below.
         if mask is not None and not isinstance(mask, dict):
             if isinstance(inputs, dict):
                 raise ValueError(
-                    "`mask` must be None for several inputs: ids tell their padding, and frames have a mask "
+                    "`mask` must be None for several inputs: id 0 is padding, and frames have a mask "
                     f"among the inputs. Received: inputs {sorted(inputs)}."
                 )
             inputs = self.hide(inputs, mask)
@@ -72,35 +72,35 @@ class _Source(abc.ABC):
             inputs = {self.values_name: inputs}
         if not isinstance(inputs, dict):
             return inputs
-        # Keras would drop a key that it does not know, without a word.
+        # Keras would silently ignore unknown keys.
         if not names - {self.mask_name} <= set(inputs) <= names:
             raise ValueError(f"`inputs` must have the keys {sorted(names)}. Received: keys {sorted(inputs)}.")
         if self.mask_name not in names:
             return inputs
-        # Not `keras.Input(optional=True)`, which fails for a missing key on one backend and mispairs inputs
-        # on another. Keras does not take tensors next to arrays.
+        # `keras.Input(optional=True)` fails for a missing key on one backend and mispairs inputs on another.
+        # All values become tensors, because Keras does not accept tensors and arrays together.
         given = {name: as_tensor(value) for name, value in inputs.items() if name != self.mask_name}
         values, mask = given[self.values_name], inputs.get(self.mask_name)
         mask = getattr(inputs[self.values_name], "_keras_mask", None) if mask is None else mask
-        # Checked here, since Keras makes booleans of any numbers.
+        # Checked here, because Keras converts any number to a boolean.
         mask = self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
         return {**given, self.mask_name: mask}
 
     def split(self, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Return the values and the padding mask of a call's inputs."""
+        """Return the values and the padding mask of the inputs of a call."""
         if not isinstance(inputs, dict):
             return self.read(inputs, None)
         return self.read(inputs[self.values_name], inputs.get(self.mask_name))
 
     def read(self, values: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Check values and mask, and return them; without a mask the values tell it."""
+        """Return the checked values and mask; without a mask, the default one."""
         values = as_tensor(values)
         self.check(values)
         return values, self.padding_mask(values) if mask is None else _check_padding_mask(mask, values.shape)
 
 
 def _check_padding_mask(mask: Tensor, source_shape: Shape, name: str = "padding_mask") -> Tensor:
-    """Return a padding mask as booleans; raise if it is not of the shape `(b, s)` of the source."""
+    """Return a padding mask as booleans; raise ValueError if its shape is not the source's `(b, s)`."""
     mask = as_boolean(mask, name)
     shape, source_shape = known_sizes(mask.shape), known_sizes(source_shape)
     sizes = zip(shape, source_shape, strict=False)
@@ -112,7 +112,7 @@ def _check_padding_mask(mask: Tensor, source_shape: Shape, name: str = "padding_
     return mask
 
 
-def _without_hidden(token_ids: Tensor, mask: Tensor) -> Tensor:
-    """Return ids with padding in place of those that a mask `(b, s)` hides."""
+def _mask_ids(token_ids: Tensor, mask: Tensor) -> Tensor:
+    """Return token ids with padding (0) where a mask `(b, s)` is False."""
     token_ids = as_tensor(token_ids)
     return ops.where(_check_padding_mask(mask, token_ids.shape, "mask"), token_ids, 0)

@@ -1,16 +1,16 @@
-"""Token ids as a source."""
+"""Token id source."""
 
 import keras
 
 from keras_transformer.layers.masks import padding_mask
 from keras_transformer.models.config import _ModelConfig
 from keras_transformer.models.parts import _embedding
-from keras_transformer.models.source import _Source, _without_hidden
+from keras_transformer.models.source import _mask_ids, _Source
 from keras_transformer.types import Tensor
 
 
 class _TokenSource(_Source):
-    """Integers `(b, s)`, of which 0 is padding."""
+    """Source of token ids, integers `(b, s)`; 0 is padding."""
 
     values, layer = "token_ids", "source_embedding"
 
@@ -28,7 +28,7 @@ class _TokenSource(_Source):
         return padding_mask(values)
 
     def hide(self, values: Tensor, mask: Tensor) -> Tensor:
-        return _without_hidden(values, mask)
+        return _mask_ids(values, mask)
 
     def check(self, values: Tensor) -> None:
         shape, dtype = tuple(values.shape), keras.backend.standardize_dtype(values.dtype)

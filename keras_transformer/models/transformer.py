@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
+"""Encoder-decoder Transformer, "Attention Is All You Need", Figure 1."""
 
 import dataclasses
 from typing import Any
@@ -16,36 +16,33 @@ from keras_transformer.models.config import TransformerConfig, _check_exactly_on
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.decoding_step import _DecodingStep
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
-from keras_transformer.models.parts import Parts, _embedding, _input_parts, _position_encoding, _positioned
+from keras_transformer.models.parts import Parts, _add_positions, _embedding, _input_parts, _position_encoding
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Transformer(_EncodingModel):
-    """A Functional model from a source and target token ids to logits.
+    """Encoder-decoder Transformer: source and target token ids to target logits.
 
-    The source is token ids, or frames of any width, each projected to the model's width. Padding is read
-    from the ids themselves: 0 is padding, on both sides. Frames have a mask of their own.
+    A Functional model. The source is token ids or frames. Token id 0 is padding in source and target.
 
     Args:
-        source_vocabulary_size: Number of source ids; None for frames.
-        target_vocabulary_size: Number of target ids, `v`.
+        source_vocabulary_size: Number of source token ids; None for frames.
+        target_vocabulary_size: Number of target token ids, `v`.
         **options: The other fields of `TransformerConfig`, and `name` and `dtype` of a Keras model.
 
     Call arguments:
-        inputs: a dict of `decoder_token_ids`, integers `(b, t)`: the target shifted right, starting with
-            the start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
-            `(b, s, w)` and `encoder_padding_mask` `(b, s)`, True (1) where there is a frame. Without the
-            mask, or where it is None, every frame counts.
+        inputs: A dict of `decoder_token_ids`, integers `(b, t)`, the target shifted right, beginning with the
+            start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
+            `(b, s, w)` and an optional `encoder_padding_mask` `(b, s)`, True (1) where there is a frame.
 
     Returns:
         Logits `(b, t, v)`.
 
     Raises:
-        TypeError: if an argument is unknown or of another type.
-        ValueError: if an option is out of its range, not exactly one of source ids and frames is given, or
-            shared embeddings do not fit the source.
+        TypeError: If an option is unknown or has the wrong type.
+        ValueError: If options are out of range or contradict each other.
 
     Example:
         >>> model = Transformer(100, 120, num_layers=1, hidden_dim=8, num_heads=2,
@@ -78,7 +75,7 @@ class Transformer(_EncodingModel):
         inputs, outputs = _connect(parts, source)
         super().__init__(inputs=inputs, outputs=outputs, **others)
         self._source = source
-        self._keep(config, parts)
+        self._store_config(config, parts)
 
     def start_decoding(
         self,
@@ -90,49 +87,51 @@ class Transformer(_EncodingModel):
         track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
-        """Run the encoder and prepare to decode step by step.
+        """Run the encoder and return the function that decodes step by step.
 
         Args:
-            inputs: the source, as for `encode`.
-            max_length: the number of target positions there is room for.
-            beam_size: hypotheses for each source, `n`.
-            padding_mask: as for `encode`.
-            track_attention: whether the cache sums up the cross-attention, for a coverage penalty.
-            in_place: whether a step may overwrite the cache that it is given, so that TensorFlow copies
-                nothing; for a loop that owns its cache.
+            inputs: The source, as for `encode`.
+            max_length: Maximum number of target positions.
+            beam_size: Number of hypotheses per source, `n`.
+            padding_mask: The source's padding mask, as for `encode`.
+            track_attention: Whether the cache sums the cross-attention, for a coverage penalty.
+            in_place: Whether a step may overwrite the cache passed to it. This avoids copies in TensorFlow
+                graphs; use it only if your loop owns the cache.
 
         Returns:
-            `step` and the first cache. `step(token_ids (b * n,), position, cache)` returns the logits
-            `(b * n, v)` of the token after `position`, and the cache with this position written.
+            `step`, and the initial cache. `step(token_ids (b * n,), position, cache)` returns the logits
+            `(b * n, v)` of the token after `position`, and the cache including `position`.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
         step = _DecodingStep(self, "target", in_place=in_place)
-        # So that torch keeps nothing of the encoder for a gradient that nobody will ask for.
+        # Lets torch free the encoder's activations, since decoding needs no gradient.
         encoder_output = ops.stop_gradient(encoder_output)
         return step, step.decoder.create_cache(
             encoder_output, mask, max_length, beam_size, track_attention=track_attention
         )
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return every attention map of one teacher-forced pass.
+        """Return the attention scores of every layer in one teacher-forced pass.
 
         Returns:
-            A dict of `encoder/layer_{i}/self_attention` `(b, h, s, s)`, `decoder/layer_{i}/self_attention`
-            `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` `(b, h, t, s)`, from 1.
+            A dict of `encoder/layer_{i}/self_attention` to `(b, h, s, s)`, `decoder/layer_{i}/self_attention`
+            to `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` to `(b, h, t, s)`. `i` counts from 1.
         """
         inputs = self._complete(inputs)
         values, mask = self._source.split(inputs)
-        x, mask_of_x = self.encode(values, padding_mask=mask)
+        x, encoder_mask = self.encode(values, padding_mask=mask)
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         target_mask = padding_mask(target)
-        y = _positioned(self, "target", self.target_embedding(target), target_mask)
-        scores = self.decoder.attention_scores(y, x, padding_mask=target_mask, encoder_padding_mask=mask_of_x)
-        of_decoder = {f"decoder/{name}": scores[name] for name in scores}
-        return {**self._encoder_scores(values, mask), **of_decoder}
+        y = _add_positions(self, "target", self.target_embedding(target), target_mask)
+        scores = self.decoder.attention_scores(
+            y, x, padding_mask=target_mask, encoder_padding_mask=encoder_mask
+        )
+        decoder_scores = {f"decoder/{name}": scores[name] for name in scores}
+        return {**self._encoder_scores(values, mask), **decoder_scores}
 
 
 def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: object) -> Parts:
-    """Make the layers. With shared embeddings two names stand for one layer."""
+    """Build the layers. With shared embeddings two names refer to one layer."""
     target_embedding = _embedding(config, target_size, dtype, "target_embedding")
     shared = target_embedding if config.share_embeddings else None
     parts: Parts = {source.layer: shared or source.make_layer(config, dtype)}
@@ -163,22 +162,22 @@ def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: 
 
 
 def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
-    """Connect the layers as Figure 1 does."""
+    """Connect the layers as in Figure 1."""
     inputs = {
         **source.make_inputs(),
         "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),  # (b, t)
     }
     values, mask = source.split(inputs)
 
-    # (b, s), or frames (b, s, w) -> (b, s, d), or half as many
+    # (b, s), or frames (b, s, w) -> (b, s, d); source convolutions halve the length
     x, mask = source.vectors(parts[source.layer], values, mask)
-    x = parts["embedding_dropout"](_positioned(parts, "source", x, mask))
+    x = parts["embedding_dropout"](_add_positions(parts, "source", x, mask))
     x = parts["encoder"](x, padding_mask=mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
     target_mask = padding_mask(target)
-    y = _positioned(parts, "target", parts["target_embedding"](target), target_mask)
+    y = _add_positions(parts, "target", parts["target_embedding"](target), target_mask)
     y = parts["embedding_dropout"](y)
     y = parts["decoder"](y, x, padding_mask=target_mask, encoder_padding_mask=mask)
     # (b, t, d) -> (b, t, v)

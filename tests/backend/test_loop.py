@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from helpers import array, draw
-from keras_transformer._backend import PositionBuffer, weights_now
+from keras_transformer._backend import PositionBuffer, snapshot_weights
 
 B, N, H, K, T = 2, 3, 5, 7, 4
 
@@ -59,7 +59,7 @@ def scale() -> Any:
 
 def test_the_value_of_a_weight_stays_when_the_weight_changes() -> None:
     layer = scale()
-    values = weights_now(layer, None)
+    values = snapshot_weights(layer, None)
     layer.set_weights([np.array([[5.0], [7.0]])])
     with keras.StatelessScope(values):
         np.testing.assert_array_equal(array(layer(np.eye(2))), [[2.0], [3.0]])
@@ -73,7 +73,7 @@ def test_a_loop_reads_a_weight_once() -> None:
     layer = scale()
 
     def total(count: Any) -> Any:
-        [(_, value)] = weights_now(layer)
+        [(_, value)] = snapshot_weights(layer)
         return ops.while_loop(lambda i, _: i < count, lambda i, x: (i + 1, x + ops.sum(value)), (0, 0.0))[1]
 
     graph = tf.function(total, input_signature=[tf.TensorSpec([], tf.int32)]).get_concrete_function()

@@ -98,6 +98,6 @@ def test_the_order_of_keras_hub_is_noticed(layer_class: Any) -> None:
     hub = pytest.importorskip("keras_hub").layers
     assert hub.TransformerEncoder(16, 2).num_heads == 2
     with pytest.raises(
-        ValueError, match=r"in KerasHub the other one\. Received: num_heads=16, intermediate_dim=2\."
+        ValueError, match=r"in KerasHub the opposite\. Received: num_heads=16, intermediate_dim=2\."
     ):
         layer_class(16, 2)

@@ -90,7 +90,7 @@ def test_factors_beside_integers(first: str, tmp_path: Path) -> None:
     model.save(tmp_path / "model.keras")
     loaded: Any = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(outputs(loaded, "causal"), outputs(model, "causal"))
-    with pytest.raises(ValueError, match="cannot take factors in"):
+    with pytest.raises(ValueError, match="cannot absorb LoRA factors"):
         model.merge_lora()
 
 
