@@ -135,9 +135,9 @@ def _uses_flash(flash_attention: bool | None) -> bool:
     """Return whether Keras on JAX uses its flash kernel: only if requested; raise ValueError on TPU."""
     import jax
 
-    # On TPU, Keras 3.15 calls JAX's splash kernel, which is causal without a mask, does not scale, and
-    # uses the mask of the first example only. On GPU, Keras does not check whether cuDNN has a kernel for the mask, so
-    # that XLA fails. The plain formula, compiled by XLA, is correct on every device.
+    # On TPU, Keras 3.15 calls JAX's splash kernel, which is causal without a mask, does not scale, and uses
+    # the mask of the first example only. On GPU, Keras does not check whether cuDNN has a kernel for the
+    # mask, so that XLA fails. The plain formula, compiled by XLA, is correct on every device.
     if flash_attention and jax.default_backend() == "tpu":
         raise ValueError(
             "On a TPU, `flash_attention` of Keras returns wrong results. "
