@@ -108,7 +108,7 @@ def join(*words: str) -> str:
 def noun_phrase(
     random: Random, nouns: list[Noun], adjectives: dict[str, str], case: dict[str, tuple[str, ...]]
 ) -> Phrase:
-    """The old man; an apple; two red hats."""
+    """Make a noun phrase: the old man, an apple, two red hats."""
     noun, article = random.choice(nouns), random.choice(["the", "a", "two"])
     adjective, stem = random.choice([*adjectives.items()])
     if article == "two":
@@ -124,12 +124,12 @@ def noun_phrase(
 
 
 def subject(random: Random) -> Phrase:
-    """The old man; two children."""
+    """Make a subject: the old man, two children."""
     return noun_phrase(random, PEOPLE, FOR_PEOPLE, NOMINATIVE)
 
 
 def action(random: Random, *, has_place: bool = True) -> tuple[Verb, Phrase]:
-    """Read + a book in the park; sleep + in the park."""
+    """Make a verb and its object and place: (read, a book in the park), (sleep, in the park)."""
     english, german = random.choice([*PLACES.items()]) if has_place else ("", "")
     if random.random() < 0.4:
         return random.choice(INTRANSITIVE), Phrase(english, german)
@@ -141,30 +141,30 @@ def action(random: Random, *, has_place: bool = True) -> tuple[Verb, Phrase]:
 
 
 def is_doing(who: Phrase, verb: Verb) -> str:
-    """Two men are reading."""
+    """Return subject and verb in English: two men are reading."""
     return join(who.english, "are" if who.is_plural else "is", verb.english_ing)
 
 
 def finite(who: Phrase, verb: Verb) -> str:
-    """Liest; lesen."""
+    """Return the German verb that agrees with the subject: liest, lesen."""
     return verb.german_plural if who.is_plural else verb.german
 
 
 def statement(random: Random, *, has_place: bool = True) -> tuple[str, str]:
-    """The man is reading a book in the park: Der Mann liest im Park ein Buch."""
+    """Make a main clause: der Mann liest im Park ein Buch."""
     who, (verb, rest) = subject(random), action(random, has_place=has_place)
     return join(is_doing(who, verb), rest.english), join(who.german, finite(who, verb), rest.german)
 
 
 def with_time(random: Random) -> tuple[str, str]:
-    """Today the man is sleeping: Heute schläft der Mann."""
+    """Put a time first, and the subject behind the verb: heute schläft der Mann."""
     (today, heute), who, (verb, rest) = random.choice([*TIMES.items()]), subject(random), action(random)
     german = join(heute, finite(who, verb), who.german, rest.german)
     return join(today, is_doing(who, verb), rest.english), german
 
 
 def with_modal(random: Random) -> tuple[str, str]:
-    """The man wants to buy a hat: Der Mann will einen Hut kaufen."""
+    """Put the infinitive last: der Mann will einen Hut kaufen."""
     who, (verb, rest), modal = subject(random), action(random), random.choice(MODALS)
     wants, will = modal[int(who.is_plural) :: 2]
     german = join(who.german, will, rest.german, verb.german_plural)
@@ -172,7 +172,7 @@ def with_modal(random: Random) -> tuple[str, str]:
 
 
 def with_because(random: Random) -> tuple[str, str]:
-    """The man is laughing because a girl is singing: Der Mann lacht, weil ein Mädchen singt."""
+    """Add a reason, with its verb last: der Mann lacht, weil ein Mädchen singt."""
     (english, german), who = statement(random, has_place=False), subject(random)
     verb, rest = action(random, has_place=False)
     german = join(f"{german}, weil", who.german, rest.german, finite(who, verb))
@@ -180,7 +180,7 @@ def with_because(random: Random) -> tuple[str, str]:
 
 
 def with_speech(random: Random) -> tuple[str, str]:
-    """ "The man is sleeping," says the girl: „Der Mann schläft“, sagt das Mädchen."""
+    """Make direct speech: „Der Mann schläft“, sagt das Mädchen."""
     (english, german), who = statement(random, has_place=False), subject(random)
     says, sagt = ("say", "sagen") if who.is_plural else ("says", "sagt")
     return f'"{capital(english)}," {says} {who.english}', f"„{capital(german)}“, {sagt} {who.german}"
