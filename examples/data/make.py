@@ -277,7 +277,7 @@ def tale(random: Random) -> str:
     home = random.choice(["in the forest", "by the sea", "in a castle", "behind the mountains"])
     found = random.choice(["a golden key", "an old map", "a silver bell", "a sleeping bird"])
     then = random.choice(["opened a secret door", "found a friend", "went home", "sailed away", "slept well"])
-    last = random.choice(["was never sad again", "lived happily ever after", "told nobody about it"])
+    last = random.choice(["was never sad again", "lived happily ever after", "kept the secret"])
     return (
         f"Once upon a time there was a {adjective} {who} who lived {home}. "
         f"One day the {who} found {found}, {then} and {last}."

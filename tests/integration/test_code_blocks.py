@@ -25,7 +25,7 @@ def blocks(language: str, *paths: Path) -> dict[str, list[str]]:
 
 DOCS = ROOT / "docs"
 PYTHON = blocks("python", ROOT / "README.md", *DOCS.rglob("*.md"))
-# The start page repeats a command of README.md; the commands of other pages reproduce results, which takes hours.
+# The start page repeats a command of README.md; those of other pages reproduce results, which takes hours.
 SHELL = blocks("sh", ROOT / "README.md", *(DOCS / "guide").glob("*.md"))
 
 # Pages that take seconds, in the process of the tests, and those of them that take more than two.
@@ -82,14 +82,12 @@ LEFT_OUT = {
     "pytest": "the tests run already",
     "docker ": "it needs Docker",
     "curl ": "it needs a server",
-    "tfds:": "the data come from a network",
     "keras-transformer import": "weights come from a network",
     "runs/de_en": "imported from a network",
     "runs/nllb": "imported from a network",
     "runs/whisper": "imported from a network",
     "saved_models/de_en": "imported from a network",
     "KERAS_BACKEND=jax": "tests/integration/test_backends.py trains with each backend",
-    "model_server_double": "tests/serving starts it",
 }
 
 
