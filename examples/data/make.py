@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 HERE = Path(__file__).parent
-NUM_TRAINING, NUM_HELD_OUT = 600, 60
+NUM_TRAINING, NUM_HELD_OUT = 1500, 60
 T = TypeVar("T")
 
 
