@@ -82,6 +82,7 @@ LEFT_OUT = {
     "pytest": "the tests run already",
     "docker ": "it needs Docker",
     "curl ": "it needs a server",
+    "model_server_double": "tests/serving starts it",
     "keras-transformer import": "weights come from a network",
     "runs/de_en": "imported from a network",
     "runs/nllb": "imported from a network",
