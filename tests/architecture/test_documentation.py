@@ -99,6 +99,18 @@ def test_every_command_of_a_block_is_one_that_can_be_given(root: Path) -> None:
     assert wrong_pages(root, check) == {}
 
 
+def test_commands_of_the_guide_are_in_blocks_that_a_test_runs(root: Path) -> None:
+    """See tests/integration/test_code_blocks.py, which runs the blocks of `sh`."""
+
+    def check(name: str, text: str) -> None:
+        if name.startswith(("README", "docs/index", "docs/guide/")):
+            fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+            plain = [block for language, block in fenced if not language]
+            assert [block for block in plain if "keras-transformer " in block] == []
+
+    assert wrong_pages(root, check) == {}
+
+
 def parse(command: click.Command, words: list[str]) -> None:
     """Parse a command as the program does, without running it; what a shell redirects is no part of it."""
     words = list(itertools.takewhile(lambda word: word not in "<>", words))

@@ -1,11 +1,11 @@
-"""The Python of README.md and docs/ runs page by page, with less data and smaller models where it trains."""
+"""The commands and the Python of README.md and docs/ run page by page, with small models where they train."""
 
-import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +13,27 @@ import pytest
 import keras_transformer as kt
 
 ROOT = Path(__file__).parents[2]
-PYTHON = {
-    name: [
-        match.group(1)
-        for match in re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    ]
-    for path in sorted((ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
-    for name, text in [(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))]
-}
+
+
+def blocks(language: str, *paths: Path) -> dict[str, list[str]]:
+    """Return the fenced blocks in a language, by page."""
+    fence = re.compile(rf"^```{language}\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+    return {
+        path.relative_to(ROOT).as_posix(): fence.findall(path.read_text("utf-8")) for path in sorted(paths)
+    }
+
+
+DOCS = ROOT / "docs"
+PYTHON = blocks("python", ROOT / "README.md", *DOCS.rglob("*.md"))
+# The start page repeats a command of README.md; those of other pages reproduce results, which takes hours.
+SHELL = blocks("sh", ROOT / "README.md", *(DOCS / "guide").glob("*.md"))
+
 # Pages that take seconds, in the process of the tests, and those of them that take more than two.
 QUICK = {
     f"docs/guide/{name}.md" for name in ("backends", "first-run", "migration", "serving", "single-layers")
 }
 SECONDS = {"docs/guide/backends.md", "docs/guide/serving.md", "docs/guide/single-layers.md"}
-SLOW = [name for name, blocks in PYTHON.items() if blocks and name not in QUICK]
+SLOW = [name for name, page in PYTHON.items() if page and name not in QUICK]
 SMALLER = {
     "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
     "8000": "120",
@@ -41,46 +48,80 @@ NEEDS = {
     "docs/guide/other-engines.md": ("onnxruntime", "tf2onnx", "ctranslate2"),
     "docs/guide/migration.md": ("torch",),
 }
+
 SIZES = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}
-CONFIG = """
-name = "en_de"
-[data]
-source = "train.en.gz"
-target = "train.de.gz"
-[vocabulary]
-size = 120
-[model]
-num_encoder_layers = 1
-num_decoder_layers = 1
-hidden_dim = 16
-num_heads = 2
-intermediate_dim = 32
-[decoding]
-beam_size = 1
-max_target_length = 8
+FLAGS = "--hidden-dim 16 --num-heads 2 --intermediate-dim 32"
+# `keras-transformer` for which each training is small.
+PROGRAM = f"""#!/bin/sh
+flags=
+if [ "$1" = train ]; then
+    case " $* " in
+        *" --help "*) ;;
+        *" --resume "*) flags="--epochs 2" ;;
+        *" --config "* | *" --initial-model "*) flags="--overwrite --epochs 1" ;;
+        *" --task classify "* | *" --task tag "* | *" --task generate "*)
+            flags="--overwrite --epochs 1 {FLAGS} --num-layers 1" ;;
+        *) flags="--overwrite --epochs 1 {FLAGS} --num-encoder-layers 1 --num-decoder-layers 1" ;;
+    esac
+fi
+[ -z "$ARGUMENTS_ONLY" ] || exec echo "$@" $flags
+exec {sys.executable} -c "from keras_transformer_cli import main; main()" "$@" $flags
 """
+TRAINED = {
+    "en_de": "--source examples/data/train.en --target examples/data/train.de",
+    "reviews": "--task classify --pairs examples/data/reviews.csv",
+    "names": "--task tag --pairs examples/data/names.conll",
+    "tales": "--task generate --texts examples/data/tales.txt",
+    "windows": "--task frames --frames examples/data/windows.npz",
+}
+# A part of each command that is left out, and why.
+LEFT_OUT = {
+    "python -m venv": "the tests have an environment",
+    "source .venv": "the tests have an environment",
+    "pip install": "packages come from a network",
+    "pytest": "the tests run already",
+    "docker ": "it needs Docker",
+    "curl ": "it needs a server",
+    "model_server_double": "tests/serving starts it",
+    "keras-transformer import": "weights come from a network",
+    "runs/de_en": "imported from a network",
+    "runs/nllb": "imported from a network",
+    "runs/whisper": "imported from a network",
+    "saved_models/de_en": "imported from a network",
+    "KERAS_BACKEND=jax": "tests/integration/test_backends.py trains with each backend",
+}
 
 
 @pytest.fixture
 def place(tmp_path: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
-    """A directory with what the pages name: texts, a configuration, runs and an export."""
-    for path in made_once("documentation", make_files).iterdir():
-        (tmp_path / path.name).symlink_to(path)
-    (tmp_path / "saved_models").mkdir()
-    (tmp_path / "saved_models/dates").symlink_to(ROOT / "saved_models/dates")
-    (tmp_path / "runs").mkdir()
-    for trained in (tmp_path / "trained").iterdir():
-        (tmp_path / "runs" / trained.name).symlink_to(trained)
-    return tmp_path
+    """A directory like the root of a clone in which the demo and the first translator have run."""
+    return as_clone(tmp_path, made_once("untrained", make_translators))
 
 
-def make_files(directory: Path) -> None:
-    """Write texts, and two translators that know nothing yet."""
-    for language in ("en", "de"):
-        lines = (f"two men {language} {number} are talking .\n" for number in range(100))
-        with gzip.open(directory / f"train.{language}.gz", "wt", encoding="utf-8") as file:
-            file.writelines(lines)
-    (directory / "multi30k.toml").write_text(CONFIG, encoding="utf-8")
+@pytest.fixture
+def full_place(place: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+    """A directory like the root of a clone in which all examples have run, with small models."""
+    made = made_once("trained", train_examples)
+    shutil.copytree(made / "runs", place / "runs", dirs_exist_ok=True)
+    shutil.copytree(made / "saved_models", place / "saved_models", dirs_exist_ok=True, symlinks=True)
+    return place
+
+
+def as_clone(directory: Path, runs: Path | None = None) -> Path:
+    """Make a directory with the examples and exports of the clone, which stay as they are."""
+    (directory / "examples").symlink_to(ROOT / "examples")
+    for export in sorted((ROOT / "saved_models").glob("*/1")):
+        copy = directory / "saved_models" / export.parent.name
+        copy.mkdir(parents=True)
+        (copy / "1").symlink_to(export)
+        shutil.copy(export.parent / "models.config", copy)
+    if runs:
+        shutil.copytree(runs, directory / "runs")
+    return directory
+
+
+def make_translators(directory: Path) -> None:
+    """Save two translators that have not been trained."""
     tokenizer = kt.text.CharacterTokenizer.train(["27. jan. 2094", "17. JANÚAR 1928", "-"])
     size = tokenizer.vocabulary_size
     for name in ("dates", "en_de"):
@@ -92,7 +133,14 @@ def make_files(directory: Path) -> None:
             max_source_length=40,
             max_target_length=12,
         )
-        translator.save(directory / "trained" / name)
+        translator.save(directory / name)
+
+
+def train_examples(directory: Path) -> None:
+    """Train a small model of each kind."""
+    as_clone(directory)
+    for name, options in TRAINED.items():
+        run_commands(f"keras-transformer train {options} --name {name}", directory)
 
 
 @pytest.mark.parametrize(
@@ -111,15 +159,13 @@ def test_pages_that_only_compute(name: str, place: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SLOW)
-def test_pages_that_train(name: str, place: Path) -> None:
+def test_pages_that_train(name: str, full_place: Path) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)
     script = "\n".join(PYTHON[name])
-    if "from_toml(" in script:
-        (place / "runs/en_de").unlink()  # which the page trains
     for full, small in SMALLER.items():
         script = script.replace(full, small)
-    run(script, place, "tensorflow")
+    run_python(script, full_place, "tensorflow")
 
 
 @pytest.mark.slow
@@ -127,10 +173,10 @@ def test_pages_that_train(name: str, place: Path) -> None:
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_loops_of_other_backends(backend: str, tmp_path: Path) -> None:
     pytest.importorskip(backend)
-    run("\n".join(PYTHON["docs/guide/backends.md"]), tmp_path, backend)
+    run_python("\n".join(PYTHON["docs/guide/backends.md"]), tmp_path, backend)
 
 
-def run(script: str, directory: Path, backend: str) -> None:
+def run_python(script: str, directory: Path, backend: str) -> None:
     finished = subprocess.run(
         [sys.executable, "-W", "error::UserWarning:keras_transformer", "-c", script],
         cwd=directory,
@@ -140,3 +186,63 @@ def run(script: str, directory: Path, backend: str) -> None:
         check=False,
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
+
+
+def commands(block: str) -> Iterator[str]:
+    """Yield the commands of a block that can run here; each may have several lines."""
+    command = ""
+    for line in block.splitlines():
+        command += re.sub(r"^python -m pip install \S+ && ", "", line) + "\n"
+        is_open = line.endswith("\\") or command.count("'") % 2 or command.count('"') % 2
+        if is_open and not line.lstrip().startswith("#"):
+            continue
+        if not any(part in command for part in LEFT_OUT):
+            yield command
+        command = ""
+    assert not command, f"this command does not end: {command}"
+
+
+def run_commands(script: str, directory: Path) -> str:
+    """Run a script in which `keras-transformer` trains small models, and return what it prints."""
+    program = directory / "bin/keras-transformer"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(PROGRAM, encoding="utf-8")
+    program.chmod(0o755)
+    finished = subprocess.run(
+        ["bash", "-euxo", "pipefail", "-c", script],
+        cwd=directory,
+        env={**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr[-4000:]
+    return finished.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, page in SHELL.items() if page])
+def test_commands(name: str, full_place: Path) -> None:
+    for package in NEEDS.get(name, ()):
+        pytest.importorskip(package)
+    script = "".join(command for block in SHELL[name] for command in commands(block))
+    run_commands(script, full_place)
+
+
+def test_commands_of_a_block() -> None:
+    block = "docker run \\\n  x\nkeras-transformer train \\\n  --epochs 3  # short\necho 'a\nb'\n"
+    assert [*commands(block)] == ["keras-transformer train \\\n  --epochs 3  # short\n", "echo 'a\nb'\n"]
+    assert [*commands('python -m pip install ".[demo]" && keras-transformer train\n')] == [
+        "keras-transformer train\n"
+    ]
+
+
+def test_every_reason_to_leave_a_command_out_is_needed() -> None:
+    every = "\n".join(block for page in SHELL.values() for block in page)
+    assert [part for part in LEFT_OUT if part not in every] == []
+
+
+def test_small_runs(tmp_path: Path) -> None:
+    trained = run_commands("ARGUMENTS_ONLY=1 keras-transformer train --task tag --pairs x", tmp_path)
+    assert trained == f"train --task tag --pairs x --overwrite --epochs 1 {FLAGS} --num-layers 1\n"
+    assert run_commands("ARGUMENTS_ONLY=1 keras-transformer tag --model x", tmp_path) == "tag --model x\n"
