@@ -1,0 +1,169 @@
+"""Trains a published result from its recipe, and prints its row of docs/results.md.
+
+    python examples/recipes/reproduce.py sigmorphon2021 --data medium --seeds 1 --record docs/results.jsonl
+
+`--data` is the directory of the data set as its authors publish it, plain or `.gz`; `RESULTS` says which. All
+files go to `--directory`. A run that was stopped is resumed, and one that is finished is not trained again.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import platform
+import subprocess
+import unicodedata
+from collections.abc import Callable, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from statistics import mean
+from typing import Any, NamedTuple
+
+import keras_transformer as kt
+
+HERE = Path(__file__).resolve().parent
+LANGUAGES = ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi")
+Pair = tuple[str, str]
+
+
+def lines(path: Path) -> list[str]:
+    """Return the lines of a file, plain or `.gz`."""
+    if path.exists():
+        return path.read_text(encoding="utf-8").splitlines()
+    with gzip.open(f"{path}.gz", "rt", encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def write_pairs(split: str, pairs: Iterable[Pair]) -> None:
+    """Write the files `SPLIT.source` and `SPLIT.target`."""
+    sources, targets = zip(*pairs, strict=True)
+    Path(f"{split}.source").write_text("".join(f"{text}\n" for text in sources), encoding="utf-8")
+    Path(f"{split}.target").write_text("".join(f"{text}\n" for text in targets), encoding="utf-8")
+
+
+def word_of(language: str, word: str) -> str:
+    """Return a word as the model reads it: decomposed, behind its language."""
+    return f"{language.split('_')[0]} {unicodedata.normalize('NFD', word)}"
+
+
+def prepare_sigmorphon(data: Path) -> None:
+    """Write the words of all languages (github.com/sigmorphon/2021-task1, `data/medium`)."""
+    for part, split in (("train", "train"), ("test", "dev")):
+        pairs = []
+        for language in LANGUAGES:
+            rows = (line.split("\t") for line in lines(data / f"{language}_{split}.tsv"))
+            pairs += [(word_of(language, word), phones) for word, phones in rows]
+        write_pairs(part, pairs)
+
+
+def macro_word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
+    """Return the mean over the languages of the part of wrong words, in percent."""
+    wrong: dict[str, list[bool]] = {}
+    for (source, target), output in zip(run.data.test, outputs, strict=True):
+        wrong.setdefault(source.split()[0], []).append(output.text != target)
+    return 100 * mean(map(mean, wrong.values()))
+
+
+def write_sigmorphon(run: kt.Run, data: Path, seed: int) -> None:
+    """Write the model's phones for the test words of each language."""
+    for language in LANGUAGES:
+        words = lines(data / f"{language}_test.words")
+        phones = run.translator.translate([word_of(language, word) for word in words])
+        text = "".join(f"{word}\t{output}\n" for word, output in zip(words, phones, strict=True))
+        Path(f"outputs_{seed}").mkdir(exist_ok=True)
+        Path(f"outputs_{seed}", f"{language}.tsv").write_text(text, encoding="utf-8")
+
+
+class Result(NamedTuple):
+    """A result of docs/results.md."""
+
+    prepare: Callable[[Path], None]
+    """Writes the files that the recipe reads, from the directory of the data set."""
+    recipe: str
+    """Name of the TOML file in this directory."""
+    measure: str
+    score: Callable[[kt.Run, list[Any]], float]
+    published: str
+    """What to compare with, and where it was published."""
+    finish: Callable[[kt.Run, Path, int], None] | None = None
+    """What is written besides, from the trained run, the data and the seed."""
+
+
+RESULTS = {
+    "sigmorphon2021": Result(
+        prepare=prepare_sigmorphon,
+        recipe="sigmorphon2021.toml",
+        measure="wrong words of the development set, mean of ten languages, %",
+        score=macro_word_error_rate,
+        published="10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
+        finish=write_sigmorphon,
+    ),
+}
+
+
+def trained(recipe: Path, name: str, seed: int) -> kt.Run:
+    """Train a run, go on with one that was stopped, or open one that is finished."""
+    options = {"name": f"{name}_{seed}", "seed": seed}
+    run = kt.Run.from_toml(recipe, **options)
+    if not (run.directory / "report.json").exists():
+        run.train(resume=run.num_epochs > 0)
+    return run
+
+
+def conditions() -> dict[str, str]:
+    """Return on what a result was computed."""
+    git = ("git", "-C", str(HERE), "log", "-1", "--format=%h")
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    packages = ", ".join(f"{name} {version(name)}" for name in ("keras", "tensorflow"))
+    return {
+        "commit": commit,
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "versions": packages,
+    }
+
+
+def reproduce(name: str, data: Path, seed: int) -> dict[str, object]:
+    """Train and score one seed in the working directory, and return the record of it."""
+    result = RESULTS[name]
+    if not Path("test.source").exists():
+        result.prepare(data)
+    run = trained(HERE / result.recipe, name, seed)
+    _, outputs = run.kind.score(run.task, run.data.test)
+    if result.finish is not None:
+        result.finish(run, data, seed)
+    report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+    return {
+        "result": name,
+        "seed": seed,
+        "measure": result.measure,
+        "score": round(result.score(run, outputs), 2),
+        "published": result.published,
+        "parameters": run.task.model.count_params(),
+        "minutes": round(report["seconds"] / 60, 1),
+        **conditions(),
+    }
+
+
+def main() -> None:
+    """Print the record of each seed, and add it to a file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("name", choices=RESULTS)
+    parser.add_argument("--data", type=Path, required=True, help="directory of the data set")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--directory", type=Path, default=Path("build/recipes"), help="where to work")
+    parser.add_argument("--record", type=Path, help="file to add the records to, a line of JSON each")
+    options = parser.parse_args()
+    data, record = options.data.resolve(), options.record and options.record.resolve()
+    directory = options.directory / options.name
+    directory.mkdir(parents=True, exist_ok=True)
+    os.chdir(directory)
+    for seed in options.seeds:
+        line = json.dumps(reproduce(options.name, data, seed), ensure_ascii=False)
+        print(line)
+        if record:
+            with record.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""The script of published results, on ten languages of a few words."""
+
+import gzip
+import json
+import sys
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WORDS = {"bada": "b a d a", "dabe": "d a b e", "각": "k a k", "abed": "a b e d"}
+RECIPE = """
+[data]
+source = "train.source"
+target = "train.target"
+validation_source = "test.source"
+validation_target = "test.target"
+[vocabulary]
+kind = "character"
+target_kind = "whitespace"
+shared = false
+[model]
+num_encoder_layers = 1
+num_decoder_layers = 1
+hidden_dim = 8
+num_heads = 2
+intermediate_dim = 16
+[training]
+epochs = 1
+"""
+
+
+@pytest.fixture
+def script(load_example: Callable[[str], Any]) -> Any:
+    return load_example("recipes/reproduce")
+
+
+def write_data(directory: Path, languages: tuple[str, ...]) -> None:
+    directory.mkdir()
+    rows = "".join(f"{word}\t{phones}\n" for word, phones in WORDS.items())
+    for language in languages:
+        (directory / f"{language}_test.words").write_text("bada\n각\n", encoding="utf-8")
+        (directory / f"{language}_train.tsv").write_text(rows, encoding="utf-8")
+        with gzip.open(directory / f"{language}_dev.tsv.gz", "wt", encoding="utf-8") as file:
+            file.write(rows)
+
+
+def test_files_that_a_recipe_reads(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_data(tmp_path / "data", script.LANGUAGES)
+    monkeypatch.chdir(tmp_path)
+    script.prepare_sigmorphon(tmp_path / "data")
+    sources = Path("test.source").read_text(encoding="utf-8").splitlines()
+    assert sources[:3] == ["arm bada", "arm dabe", f"arm {unicodedata.normalize('NFD', '각')}"]
+    assert len(sources) == len(Path("train.target").read_text(encoding="utf-8").splitlines()) == 40
+
+
+def test_the_mean_is_that_of_the_languages(script: Any) -> None:
+    class Run:
+        class data:  # noqa: N801 (as an attribute of a run)
+            test = (("a x", "1"), ("a y", "2"), ("b x", "3"))
+
+    class Output:
+        text = "1"
+
+    # One of two words is wrong in the first language, all in the second.
+    assert script.macro_word_error_rate(Run, [Output] * 3) == 75.0
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_scored_again_but_not_trained(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_data(tmp_path / "data", script.LANGUAGES)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    result = script.RESULTS["sigmorphon2021"]._replace(recipe=recipe)
+    monkeypatch.setattr(script, "RESULTS", {"sigmorphon2021": result})
+    words = ["sigmorphon2021", "--data", str(tmp_path / "data"), "--directory", str(tmp_path / "work")]
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", *words, "--record", str(tmp_path / "records.jsonl")])
+    report = tmp_path / "work/sigmorphon2021/runs/sigmorphon2021_1/report.json"
+    written = []
+    for _ in range(2):
+        monkeypatch.chdir(tmp_path)
+        script.main()
+        written.append(report.stat().st_mtime_ns)
+    assert written[0] == written[1]
+    first, second = map(json.loads, (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines())
+    assert first == second
+    assert (first["seed"], first["parameters"] > 0) == (1, True)
+    outputs = tmp_path / "work/sigmorphon2021/outputs_1/kor.tsv"
+    assert [line.split("\t")[0] for line in outputs.read_text(encoding="utf-8").splitlines()] == [
+        "bada",
+        "각",
+    ]
