@@ -81,7 +81,7 @@ class Constraints:
     banned_token_ids: tuple[int, ...] = ()
     """Ids of tokens that are never generated, in addition to the special tokens."""
     banned_first_token_ids: tuple[int, ...] = ()
-    """Ids of tokens that are never generated first, after any `first_token_ids`. May contain the end token."""
+    """Ids of tokens never generated first (after any `first_token_ids`). May contain the end token."""
     banned_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of at least two token ids that are never generated."""
     first_token_ids: tuple[int, ...] = ()

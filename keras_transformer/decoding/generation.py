@@ -80,6 +80,7 @@ def generate(
         A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
 
     Raises:
+        InputError: If the hypotheses do not fit in memory.
         TypeError: If the model cannot decode, or prompts are not integers.
         ValueError: If inputs have another rank or rows of different lengths, a prefix has an id outside the
             vocabulary, there are more tokens than positions, or the search has no special ids.

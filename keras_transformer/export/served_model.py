@@ -119,7 +119,7 @@ class ServedModel(ServedTask, TextTask):
 
     Raises:
         InputError: If the SavedModel is missing, incomplete or damaged, has unknown operations, has weights
-            that are not finite, or lacks a `serving_default` for strings.
+            that are not finite, or its `serving_default` has other inputs or outputs than an export.
     """
 
     @property

@@ -42,8 +42,8 @@ class Translator(SearchTask):
             of learned positions. Defaults to 256.
         max_target_length: Maximum number of output tokens, with the same reduction. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
-            "all" for those of several sentences, "none" to truncate long texts. Frames are always truncated.
-            Defaults to "long".
+            "all" for those of several sentences, "none" to truncate long texts. Frames and audio are always
+            truncated. Defaults to "long".
 
     Raises:
         TypeError: If a tokenizer is missing.
