@@ -117,8 +117,8 @@ class Tagger(Task):
 class TextTagger(PredictionTask, Tagger):
     """Tag the words of texts with a trained encoder, for example for named entity recognition.
 
-    `text.split_words` splits texts at white space, and punctuation and symbols from the ends of words. Insert
-    spaces into texts of languages without them. The tag of a word is that of its first token, as in
+    `text.split_words` splits texts at white space and separates punctuation and symbols at the ends of words.
+    Insert spaces into texts of languages without them. The tag of a word is that of its first token, as in
     `data.tagging_dataset`. A text is truncated to `max_length` tokens; a call that truncates one warns once
     with a `TruncationWarning`.
 
