@@ -81,12 +81,12 @@ class Constraints:
     banned_token_ids: tuple[int, ...] = ()
     """Ids of tokens that are never generated, in addition to the special tokens."""
     banned_first_token_ids: tuple[int, ...] = ()
-    """Ids of tokens that are not generated right after `first_token_ids`. May contain the end token."""
+    """Ids of tokens never generated first (after any `first_token_ids`). May contain the end token."""
     banned_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of at least two token ids that are never generated."""
     first_token_ids: tuple[int, ...] = ()
     """Forced first token ids of every hypothesis, before a prefix, such as the language token of mBART. They
-    have the log-probability 0, count in lengths, and are also put before targets to score."""
+    have the log-probability 0 and count in lengths. `Translator.score` also puts them before targets."""
     force_end: bool = False
     """Whether to force the end token, with the log-probability 0, at the maximum length."""
     no_repeat_ngram_size: int = 0
@@ -156,7 +156,7 @@ class Constraints:
         return _Limits(ops.maximum(shortest, self.min_length), longest, prefix_ids)
 
     def is_idle(self, limits: _Limits) -> bool:
-        """Return whether every token except the special ones is always allowed."""
+        """Return whether there are neither constraints nor prefixes."""
         return self == NO_CONSTRAINTS and _is_absent(limits.prefix_ids)
 
     def apply(

@@ -66,11 +66,12 @@ def generate(
         padding_mask: `(b, s)`, True (1) for tokens or frames. By default the model computes it.
         prefix_ids: Integers `(b, p)`, padded with 0: forced first tokens of each output, without the start
             token.
-        score_prefix: Whether the scores include the prefix. Lengths always do. Defaults to True.
+        score_prefix: Whether scores include the log-probability of the prefix. Lengths always include its
+            tokens. Defaults to True.
         source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
             different batches get different ones. Defaults to 0 to `b - 1`.
-        max_lengths: `max_length` for each source, int32 `(b,)`. Only in a TensorFlow graph with a dynamic
-            batch size, such as an export.
+        max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
+            a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
         length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
         room: Initial cache length; the caches grow as needed. With `max_length`, there is a single loop
             without growth. Defaults to 32.
@@ -79,6 +80,7 @@ def generate(
         A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
 
     Raises:
+        InputError: If the hypotheses do not fit in memory.
         TypeError: If the model cannot decode, or prompts are not integers.
         ValueError: If inputs have another rank or rows of different lengths, a prefix has an id outside the
             vocabulary, there are more tokens than positions, or the search has no special ids.
@@ -218,6 +220,7 @@ def stream_tokens(
     Returns:
         A function with the arguments `inputs`, `prefix_ids` and `padding_mask` of `generate`. It returns an
         iterator over int32 arrays `(b,)`: the next token of each row, and padding for rows that have ended.
+        It stops when all rows have ended, or after `max_length` tokens.
 
     Raises:
         ValueError: If the search keeps more than one hypothesis.

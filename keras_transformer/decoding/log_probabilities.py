@@ -22,7 +22,7 @@ def _is_possible(log_probabilities: Tensor) -> Tensor:
 
 
 def _next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
-    """Convert logits `(r, v)` to float32 log-probabilities without the special tokens."""
+    """Convert logits `(r, v)` to float32 log-probabilities, `LOWEST_SCORE` for forbidden special tokens."""
     # Padding, the unknown token and the start token are forbidden. Their probability is not redistributed, so
     # that scores remain the model's.
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)

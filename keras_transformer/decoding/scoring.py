@@ -206,7 +206,7 @@ def target_attention(
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         inputs: Sources, as for `generate`.
-        target_ids: As for `score_targets`.
+        target_ids: As for `score_targets`, but an array or a tensor, and not checked.
         padding_mask: As for `score_targets`.
         special_ids: As for `score_targets`.
 
@@ -215,7 +215,7 @@ def target_attention(
         `decoder/layer_1/cross_attention`. A decoder row belongs to the token that it predicts.
 
     Raises:
-        TypeError: If the model has no `attention_scores`, or targets are not integers.
+        TypeError: If the model has no `attention_scores`.
     """
     if not hasattr(model, "attention_scores"):
         raise TypeError(

@@ -47,7 +47,7 @@ class _Cache(Protocol):
         """Source mask `(b, s)`, True at non-padding positions; `()` if there is no padding."""
 
     def reorder(self, rows: Tensor) -> "_Cache":
-        """Replace each hypothesis by the one at its index in `rows` `(b * n,)`, of the same source."""
+        """Continue hypothesis `rows[i]` as hypothesis `i`, both of one source; `rows` is `(b * n,)`."""
 
     def grow(self, num_positions: Tensor | int) -> "_Cache":
         """Extend the cache by `num_positions` positions."""
@@ -82,7 +82,7 @@ class _Request(NamedTuple):
 
     @property
     def has_dynamic_sizes(self) -> bool:
-        """Whether the loop may change tensor sizes: only in a TensorFlow graph."""
+        """Whether the loop may change tensor sizes: only in a TensorFlow graph with a dynamic batch size."""
         return PositionBuffer.may_grow(self.batch_size)
 
     @property

@@ -1,6 +1,6 @@
 """Callback that scores decoded validation pairs after each epoch, to select the best checkpoint.
 
-It is not part of `training`, since it needs searches and metrics, which depend on `training`.
+It is not part of `training`, since it decodes with `tasks`, which import `training`.
 """
 
 import math
@@ -26,8 +26,8 @@ class DecodeAndScore(keras.callbacks.Callback):
     logs, such as `val_bleu`, and if higher is better also its distance from the best value, `val_bleu_loss`.
     Put it before `Checkpoint` and `EarlyStopping`, and pass them its `monitor`, whose lowest value is best.
 
-    References are compared as the target vocabulary can write them, for example in lower case; otherwise no
-    output might ever be right. `evaluate` compares with the original texts.
+    Outputs are compared with the references as the target vocabulary can write them, for example in lower
+    case; with the original references, every output could be wrong. `evaluate` uses the original texts.
 
     The first and the last epoch of a run are always decoded. `training.fit` passes on the scores of a resumed
     run; in your own training loop, call `continue_from`.
@@ -44,7 +44,8 @@ class DecodeAndScore(keras.callbacks.Callback):
 
     Raises:
         ValueError: If the metric is unknown, there are no pairs, or a number is not positive.
-        InputError: If the metric is 0 for the references themselves, as BLEU is for fewer than four tokens.
+        InputError: If BLEU or chrF is 0 for the references themselves, as BLEU is for texts of fewer than
+            four tokens.
 
     Example:
         ```python

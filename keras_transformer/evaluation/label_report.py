@@ -53,7 +53,7 @@ class LabelReport(EvaluationReport):
 
     @property
     def warning(self) -> str:
-        """Likely problem and what to try, if all predictions are the same label; otherwise empty."""
+        """Likely problem and what to try, if all predictions, but not all references, are one label."""
         if self.confusion is None or self.num_items < 2:
             return ""
         given = np.flatnonzero(self.confusion.sum(axis=0))

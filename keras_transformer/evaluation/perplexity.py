@@ -26,8 +26,8 @@ def evaluate_texts(
 
     Args:
         generator: The generator.
-        texts: Texts that were not used for training. Those longer than `generator.max_length` are skipped,
-            with a warning in the log.
+        texts: Texts that were not used for training. Those of more than `generator.max_length` tokens,
+            including the end token, are skipped, with a warning in the log.
         packed: Whether to join the texts and cut them into pieces, as `data.text_dataset` does, which skips
             no text. Defaults to False.
 

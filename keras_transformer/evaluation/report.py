@@ -121,7 +121,7 @@ def evaluate(
     - `character_error_rate`: the same for characters, including white space.
 
     Args:
-        hypotheses: Outputs of a model.
+        hypotheses: Outputs of a model, as strings.
         references: For each hypothesis one right string, or several.
         metrics: Names of metrics, in the order of the table. Defaults to all.
         tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` for tokenized text,

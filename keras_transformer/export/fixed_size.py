@@ -99,8 +99,8 @@ def export_onnx(
 ) -> Path:
     """Export greedy decoding as a verified `.onnx` file, with standard ONNX operations only.
 
-    The arguments, inputs and outputs are those of `export_litert`. Exporting needs the packages of
-    the extra `onnx`; running the file does not.
+    The arguments, inputs and outputs are those of `export_litert`. Exporting needs the packages of the extra
+    `onnx`. To run the file, you need only an ONNX engine.
 
     Returns:
         The path.
@@ -188,7 +188,7 @@ class _GreedyGraph:
     def check(self, engine: str, ask: _Engine, examples: Iterable[Value], *, is_exact: bool) -> None:
         """Raise ExportError unless an engine returns the translator's tokens and scores.
 
-        If not `is_exact`, as for int8, half of the texts must have the same tokens.
+        If not `is_exact`, as for int8, at least half of the texts must have the same tokens.
         """
         texts, source = _compared_sources(self.translator, examples), self.translator.source
         batch = source.batch(texts)

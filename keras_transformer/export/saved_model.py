@@ -48,7 +48,8 @@ def export_saved_model(
     Args:
         task: A task, such as a `Translator`, on the TensorFlow backend. If its search samples, the signature
             `search` takes a seed; the others return the same sample each time.
-        directory: Directory of the model. Its name is the model's name, its subdirectories are the versions.
+        directory: Directory of the model. Its name is the model's name; each version is a subdirectory named
+            by a number.
         examples: Real sources; the first 8 are used for the verification and the warm-up. For `xla`, pass
             typical lengths. Defaults to a few tokens of the vocabulary.
         optimize: `float32`; `bfloat16` for weights of half the size, which may change outputs of nearly equal

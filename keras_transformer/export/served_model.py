@@ -119,7 +119,7 @@ class ServedModel(ServedTask, TextTask):
 
     Raises:
         InputError: If the SavedModel is missing, incomplete or damaged, has unknown operations, has weights
-            that are not finite, or lacks a `serving_default` for strings.
+            that are not finite, or its `serving_default` has other inputs or outputs than an export.
     """
 
     @property
@@ -147,7 +147,7 @@ class ServedModel(ServedTask, TextTask):
         """Call the signature `search`, which takes options for each request.
 
         Args:
-            texts: As for `translate`, but not a single string.
+            texts: As for `translate`, but not a single source.
             num: Maximum number of outputs for each text. Defaults to the export's.
             max_length: Maximum number of tokens of an output. Defaults to the export's.
             seed: Seed of the first text, for an export that samples; the next texts have the next seeds. With

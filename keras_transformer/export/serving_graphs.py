@@ -113,7 +113,7 @@ class _TracedSearch(_TracedFunctions):
         self._found = graph if threads is None else partial(_search_in_threads, graph, threads)
 
     def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
-        """Generate hypotheses; options are maximum lengths, length penalties and seeds, each `(b,)`."""
+        """Generate hypotheses. Options: maximum lengths, length penalties, seeds, each `(b,)`; or none."""
         rows = tf.shape(inputs[0])[:1]
         return self._found(*inputs, *(options or [tf.fill(rows, value) for value in self._defaults]))
 

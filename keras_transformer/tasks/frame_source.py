@@ -34,7 +34,8 @@ class FrameSource(Source):
         self.about = (
             f"`features` are unnormalized frames of {width} numbers; the graph normalizes them.\n"
             "`padding_mask` is true for frames, false for the padding after shorter sources of a batch.\n"
-            "Frames that contain NaN are skipped. A source without frames has an empty output."
+            "Frames for which it is false, or that contain NaN or infinity, are skipped. A source without\n"
+            "frames has an empty output."
         )
 
     @classmethod

@@ -15,7 +15,7 @@ def load_task(directory: str | Path) -> ModelTask:
         directory: The directory that was passed to `save`, or a copy of it.
 
     Returns:
-        A `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of `ModelTask`.
+        A `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or your own subclass of `ModelTask`.
 
     Raises:
         InputError: If there is no task, or a part of it is damaged.
@@ -36,7 +36,7 @@ def saved_kind(directory: str | Path) -> type[ModelTask]:
         directory: As for `load_task`.
 
     Returns:
-        `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or a subclass of `ModelTask`.
+        `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or your own subclass of `ModelTask`.
 
     Raises:
         InputError: If there is no task.

@@ -64,7 +64,7 @@ class _SplitAll(_StringFunctions):
         return _blank_empty_sources(outputs, self._source.is_empty(source))
 
     def _translate_rows(self, part: Batch, *options: tf.Tensor) -> Tensors:
-        """Translate some pieces; a piece counts as truncated if its output reaches the limit."""
+        """Translate some pieces; a piece whose output has no end token counts as truncated, too."""
         inputs, is_cut = self._model_inputs(part)
         token_ids, scores = self.tokens.find(inputs, *options)
         best_ids = tf.convert_to_tensor(token_ids)[:, 0]  # (p, T)

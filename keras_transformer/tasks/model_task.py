@@ -18,8 +18,9 @@ from keras_transformer.types import Length, Signature, Value
 class ModelTask(Task):
     """Base class of tasks with a model in memory.
 
-    A subclass defines `token_functions`, the model's computation on token ids, and `string_functions`, which
-    wrap it for strings. `functions` calls them compiled; an export traces both into its graph.
+    A subclass defines `token_functions`, the model's computation on token ids or frames, and
+    `string_functions`, which wrap it for the signatures. `functions` wraps what `compiled_functions` returns;
+    an export traces both into its graph.
     """
 
     source: Source

@@ -47,7 +47,7 @@ class Source(abc.ABC):
     @classmethod
     def of(cls, reader: Reader) -> "Source":
         """Return the source for a tokenizer or another reader."""
-        # Readers of other kinds are saved like tokenizers and are instances of `Tokenizer`, too.
+        # `TextSource` is the fallback: its `check_model` names an object that is not a reader.
         kinds = [kind for kind in cls.kinds.values() if kind is not TextSource]
         return next((kind(reader) for kind in kinds if isinstance(reader, kind.reader)), TextSource(reader))
 
@@ -144,7 +144,7 @@ class TextSource(Source):
 
     @classmethod
     def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
-        """Validate strings and return them as a list."""
+        """Validate strings and return them as a list. Raise `TypeError` for a single string."""
         return [*as_strings(**{argument: values})]
 
     @classmethod

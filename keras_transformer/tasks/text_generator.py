@@ -18,11 +18,11 @@ class TextGenerator(SearchTask):
     """Continue texts with a trained language model.
 
     **An output is the whole text, including its prompt**, as in KerasHub's `generate`, so that subwords are
-    joined correctly. An empty prompt asks for a whole text.
+    joined correctly. The prompt appears as the tokenizer reads it. An empty prompt asks for a whole text.
 
     The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
-    whole text. `score(prompts, texts)` takes whole texts and skips the tokens that a text shares with its
-    prompt.
+    whole text. `score(prompts, texts)` takes whole texts; it neither scores nor counts the tokens that a text
+    shares with its prompt. With `""` as the prompt, it scores the whole text.
 
     A prompt is truncated to `max_length - 1` tokens; a call that truncates one warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and

@@ -117,9 +117,10 @@ class Tagger(Task):
 class TextTagger(PredictionTask, Tagger):
     """Tag the words of texts with a trained encoder, for example for named entity recognition.
 
-    `text.split_words` splits texts at white space and separates punctuation; insert spaces into texts of
-    languages without them. The tag of a word is that of its first token, as in `data.tagging_dataset`. A text
-    is truncated to `max_length` tokens; a call that truncates one warns once with a `TruncationWarning`.
+    `text.split_words` splits texts at white space and separates punctuation and symbols at the ends of words.
+    Insert spaces into texts of languages without them. The tag of a word is that of its first token, as in
+    `data.tagging_dataset`. A text is truncated to `max_length` tokens; a call that truncates one warns once
+    with a `TruncationWarning`.
 
     Args:
         model: A model with weights that returns a logit for each tag at each position, `(b, s, c)`, such as
@@ -128,8 +129,8 @@ class TextTagger(PredictionTask, Tagger):
         tags: Names of the tags, in the order of the model's outputs.
         max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
             positions. Defaults to 256.
-        split_punctuation: Whether to separate punctuation from words. Pass False for tokenized texts, such as
-            CoNLL files. Defaults to True.
+        split_punctuation: Whether to separate punctuation from words. Pass False for texts whose tokens are
+            already separated by spaces, such as those of CoNLL files. Defaults to True.
 
     Raises:
         ValueError: If the vocabulary does not have the model's size, the tags are fewer than two, repeat or

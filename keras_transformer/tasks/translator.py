@@ -22,9 +22,10 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 class Translator(SearchTask):
     """Translate texts, or frames, with a trained encoder-decoder model.
 
-    `translate` splits a text of more than `max_source_length` tokens into sentences, and a longer sentence
-    between words. It joins the translations with the text's white space; the score is the mean of the pieces'
-    scores, weighted by their numbers of tokens. `n_best`, `score`, `align` and `stream` truncate long texts.
+    `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
+    breaks, and a longer sentence between words. It joins the translations with the text's white space; the
+    score is the mean of the pieces' scores, weighted by their numbers of tokens. `n_best`, `score`, `align`
+    and `stream` truncate long texts.
     A call that truncates a source, or a target to score, warns once with a `TruncationWarning`.
 
     An empty source, or one of white space, has an empty output. You may assign `search`, `split_texts` and
@@ -41,7 +42,8 @@ class Translator(SearchTask):
             of learned positions. Defaults to 256.
         max_target_length: Maximum number of output tokens, with the same reduction. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
-            "all" for those of several sentences, or "none". Frames are always truncated.
+            "all" for those of several sentences, "none" to truncate long texts. Frames and audio are always
+            truncated. Defaults to "long".
 
     Raises:
         TypeError: If a tokenizer is missing.
