@@ -103,7 +103,8 @@ def full_place(place: Path, made_once: Callable[[str, Callable[[Path], object]],
     """A directory like the root of a clone in which all examples have run, with small models."""
     made = made_once("trained", train_examples)
     shutil.copytree(made / "runs", place / "runs", dirs_exist_ok=True)
-    shutil.copytree(made / "saved_models", place / "saved_models", dirs_exist_ok=True, symlinks=True)
+    for name in TRAINED:
+        shutil.copytree(made / "saved_models" / name, place / "saved_models" / name)
     return place
 
 
