@@ -283,7 +283,7 @@ def _report_dropped(counts: Counter[str], max_source_length: int, max_target_len
     if not counts["kept"]:
         raise InputError(f"Every pair is too long. Received: {counts['dropped']} pairs, {causes}.")
     total = counts["kept"] + counts["dropped"]
-    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits meant")
+    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits intended")
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:

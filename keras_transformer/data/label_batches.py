@@ -248,7 +248,7 @@ def tagging_dataset(
 
     Example:
         ```python
-        sentences = kt.data.read_tagged("train.conll")
+        sentences = kt.data.read_tagged("names.conll")
         tags = kt.data.label_names(sentences)
         dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
         ```

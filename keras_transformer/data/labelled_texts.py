@@ -1,4 +1,4 @@
-"""Labelled texts from tables, JSON, pairs of files, and folders named by their labels."""
+"""Read labelled texts from tables, JSON, pairs of files, and folders named by label."""
 
 import json
 import logging
@@ -40,37 +40,37 @@ _LOGGER = logging.getLogger(__name__)
 def read_labelled(
     origin: Files | tuple[Files, Files], *, multi_label: bool = False, separator: str | None = None
 ) -> list[LabelledText]:
-    r"""Read labelled texts.
+    r"""Read labelled texts for classification.
 
     | origin | labelled texts |
     |---|---|
-    | `PATH.tsv`, `PATH.txt` | a table with tabs; of two columns without names the labels have few values |
-    | `PATH.csv` | a table with commas, semicolons or tabs whose first row names the columns |
+    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, the labels are the column with few values |
+    | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects such as `{"text": "...", "label": "..."}`; a label may be a number |
-    | `PATH#TEXT,LABEL` | the columns or fields of these names, or numbers of columns from 1 |
-    | `DIRECTORY` | a folder of `.txt` files for each label, as for `text_dataset_from_directory` of Keras |
+    | `PATH#TEXT,LABEL` | the columns or fields of these names, or column numbers from 1 |
+    | `DIRECTORY` | a folder of `.txt` files per label, as for Keras's `text_dataset_from_directory` |
     | `DIRECTORY` | all `.tsv` files in it; if there are none, all `.csv` or `.jsonl` files |
-    | `(TEXTS, LABELS)` | two files of lines |
+    | `(TEXTS, LABELS)` | two files, matched line by line |
 
-    Files may end in `.gz`, and be patterns such as `train-*.csv`.
+    Files may be compressed (`.gz`) and given as patterns such as `train-*.csv`.
 
     Args:
-        origin: One of the table.
-        multi_label: Whether a text has any number of labels: in JSON a list, in a table a cell with a
-            separator between them, or a JSON list. An empty cell is a text without a label.
-        separator: What parts the labels of a cell. Defaults to the first of `|`, `;` and `,` that a cell has.
+        origin: A path or pair of paths of the table.
+        multi_label: Whether a text has any number of labels: a list in JSON, or a table cell with separated
+            labels or a JSON list. An empty cell means no labels.
+        separator: Separator of the labels in a cell. Defaults to the first of `|`, `;` and `,` that occurs.
 
     Returns:
-        Texts with their labels, in order; of folders sorted by label and file. A label is a string; with
-        `multi_label` there is a tuple of strings. Empty texts are left out and counted in the log.
+        Pairs of a text and its label, a string; with `multi_label`, a tuple of strings. They are in file
+        order; folders are sorted by label and file. Empty texts are dropped, and their number is logged.
 
     Raises:
-        InputError: If the origin is none of the table, cannot be read, does not tell its columns, has an
-            empty label, or several labels for a text without `multi_label`.
+        InputError: If the origin is not one of the table or cannot be read, its text and label columns are
+            ambiguous, a label is empty, or a text has several labels without `multi_label`.
 
     Example:
         ```python
-        examples = kt.data.read_labelled("reviews.csv")  # with a first row such as review,sentiment
+        examples = kt.data.read_labelled("reviews.csv")  # with a header such as review,sentiment
         examples = kt.data.read_labelled("reviews.csv#3,1")
         examples = kt.data.read_labelled("aclImdb/train")  # aclImdb/train/pos/0_9.txt
         ```
@@ -98,7 +98,7 @@ def _name(origin: object) -> str:
 
 
 def _iterate_rows(origin: Files | tuple[Files, Files]) -> Iterator[Pair]:
-    """Yield the text and the cell of labels of each row; a list of labels is JSON."""
+    """Yield the text and label cell of each row. A list of labels is JSON."""
     if isinstance(origin, tuple):
         for shard in _find_shards(*origin):
             yield from shard.pairs()
@@ -129,7 +129,7 @@ def _iterate_folders(folders: Sequence[Path]) -> Iterator[Pair]:
 
 
 class _LabelledFile(_PairsFile):
-    """The texts of a table or of JSON, and the cells with their labels."""
+    """Texts and label cells of a table or JSON file."""
 
     def _open_format(self) -> _OpenRows:
         if _ending(self.path) in (".jsonl", ".ndjson", ".json"):
@@ -141,7 +141,7 @@ class _LabelledFile(_PairsFile):
 
 
 def _is_labelled_row(value: object) -> bool:
-    """Return whether the first line is a row, and not the beginning of an array of rows."""
+    """Return whether the first line is a row, not the start of an array of rows."""
     if isinstance(value, dict):
         lists = [each for each in value.values() if isinstance(each, list)]
         return not any(isinstance(each, dict) for several in lists for each in several)
@@ -163,18 +163,18 @@ def _cells_of(value: object, origin: object) -> _Cells:
 
 
 def _cell(value: Any) -> str:
-    """Return a value of JSON as a cell of a table has it: of null and NaN nothing, of a list its JSON."""
+    """Convert a JSON value to a table cell: null and NaN become empty, a list becomes JSON."""
     if isinstance(value, str):
         return _without_surrogates(value)
     if value is None or value != value:
         return ""
-    # pandas writes whole numbers so, where another row has none.
+    # pandas writes integers as floats if another row has no value.
     is_whole = isinstance(value, float) and value.is_integer()
     return json.dumps(int(value) if is_whole else value, ensure_ascii=False)
 
 
 def _chosen_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
-    """Find texts and labels by the first rows; raise InputError where these do not tell."""
+    """Select text and label columns from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
@@ -203,7 +203,7 @@ def _found(path: Path, names: Sequence[str]) -> tuple[int, int]:
 
 
 def _columns_by_values(path: Path, rows: Sequence[Sequence[str]]) -> _Layout:
-    """Take the column of few and short values for the labels."""
+    """Select the column with fewer and shorter values as labels."""
     columns = [[row[place].strip() for row in rows if len(row) > place] for place in (0, 1)]
     kinds = [len({*column}) for column in columns]
     sizes = [sum(map(len, column)) for column in columns]
@@ -220,9 +220,9 @@ def _found_separator(cells: Sequence[str]) -> str | None:
 
 
 def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
-    """Return the labels of a cell without repetitions."""
+    """Return the distinct labels of a cell."""
     parts: Iterable[str] = cell.split(separator) if separator else [cell]
-    if cell.strip() in ("nan", "NaN"):  # what pandas writes where there is none
+    if cell.strip() in ("nan", "NaN"):  # pandas writes NaN for a missing label
         parts = []
     if cell.startswith("["):
         try:
@@ -233,7 +233,7 @@ def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
 
 
 def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: object) -> None:
-    """Raise InputError for texts without a label, or with several."""
+    """Raise InputError if a text has no label or several labels."""
     for wrong, fault in (
         ([text for text, labels in examples if not labels], "have no label. Leave them out, or label them"),
         (
@@ -249,5 +249,5 @@ def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: objec
 def _look_at(labels: Sequence[str], origin: object) -> None:
     counts = Counter(labels)
     if len(counts) > max(_MANY_LABELS, len(labels) / 2):
-        message = "%s: %d texts have %d different labels. Are the columns meant? Name them: FILE#%s"
+        message = "%s: %d texts have %d different labels. Are these the intended columns? Name them: FILE#%s"
         _LOGGER.warning(message, _name(origin), len(labels), len(counts), _FORM)

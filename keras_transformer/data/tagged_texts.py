@@ -1,4 +1,4 @@
-"""Tagged texts: files with a token and its tag on each line, and JSON lines of both; spans of BIO tags."""
+"""Read tagged texts from CoNLL files and JSON, and find the spans of BIO tags."""
 
 import json
 import re
@@ -21,37 +21,38 @@ _PREFIXED = re.compile(r"[BIES]-.")
 
 
 class TagSpan(NamedTuple):
-    """Neighbouring tokens that are one thing, such as a name."""
+    """A tagged span of neighboring tokens, such as a name."""
 
     label: str
-    """The tag without its prefix, such as `PER`."""
+    """Tag without its prefix, such as `PER`."""
     start: int
-    """The number of the first token, from 0."""
+    """Index of the first token, from 0."""
     end: int
-    """The number after that of the last token."""
+    """Index after the last token."""
 
 
 def read_tagged(origin: Files) -> list[TaggedText]:
-    r"""Read texts whose tokens have tags.
+    r"""Read tagged texts for token classification.
 
     | origin | tagged texts |
     |---|---|
     | `PATH.jsonl`, `PATH.json` | objects such as `{"tokens": ["in", "Berlin"], "tags": ["O", "B-LOC"]}` |
-    | every other file | CoNLL: a token, white space and its tag on each line, an empty line between texts |
-    | `PATH#TOKENS,TAGS` | the fields of these names, or the numbers of columns from 1 |
+    | any other file | CoNLL: a token, white space and its tag per line, an empty line between texts |
+    | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
-    In a file of lines the token is the first column and the tag the last. Lines that begin with `-DOCSTART-`
-    and comments of CoNLL-U are left out. Files may end in `.gz`, and be patterns such as `train-*.conll`.
+    In CoNLL files, the token is the first column and the tag the last. Lines that begin with `-DOCSTART-` and
+    CoNLL-U comments are skipped. Files may be compressed (`.gz`) and given as patterns such as
+    `train-*.conll`.
 
     Args:
-        origin: One of the table, or a list of them.
+        origin: A path of the table, or a list of paths.
 
     Returns:
-        The tokens and the tags of each text. White space within a token is left out of it.
+        Pairs of the tokens and tags of each text. White space within a token is removed.
 
     Raises:
         InputError: If a file cannot be read or has no tagged text, a line has no tag, an object does not have
-            a tag for each token, or a token or a tag is empty.
+            one tag per token, or a token or tag is empty.
 
     Example:
         ```python
@@ -144,22 +145,22 @@ def _strings(cell: str, origin: str) -> list[str]:
 def tag_spans(tags: Sequence[str]) -> list[TagSpan]:
     """Return the spans of BIO tags.
 
-    A span begins with `B-`, or with `I-` where the tag before is `O` or of another label; so tags of IOB1 and
-    what a model answers have spans as well. `E-` ends one, and `S-` is one of its own. These are the rules of
-    the script `conlleval` and of the package `seqeval`.
+    The rules are those of the script `conlleval` and the package `seqeval`: a span begins with `B-`, or with
+    `I-` after `O` or a different label, so IOB1 tags and inconsistent model outputs are accepted too. `E-`
+    ends a span, and `S-` is a span of one token.
 
     Args:
-        tags: The tag of each token, such as `B-PER`, `I-PER` and `O`.
+        tags: Tag of each token, such as `B-PER`, `I-PER` and `O`.
 
     Returns:
-        The spans in order. Tags without a prefix, such as those of parts of speech, have none.
+        The spans in order. Tags without a prefix, such as part-of-speech tags, yield no spans.
 
     Example:
         >>> tag_spans(["B-PER", "I-PER", "O", "I-LOC"])
         [TagSpan(label='PER', start=0, end=2), TagSpan(label='LOC', start=3, end=4)]
     """
     spans: list[TagSpan] = []
-    start, kind, before = 0, "", "O"  # of the open span, "" for none; and the prefix before
+    start, kind, before = 0, "", "O"  # start and label ("" outside a span) of the open span; last prefix
     for number, tag in enumerate([*as_strings(tags=tags), "O"]):
         prefix, label = (tag[0], tag[2:]) if _PREFIXED.match(tag) else ("O", "")
         begins = prefix in "BS" or label != kind or (before in "ES" and prefix in "EI")

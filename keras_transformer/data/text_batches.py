@@ -83,12 +83,12 @@ class EncodedTexts:
         if num_dropped == len(several):
             raise InputError(
                 f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
-                "`packed` they are trained on in pieces."
+                "`packed` they are kept, in pieces."
             )
         if num_dropped:
             share = 100 * num_dropped / len(several)
             _LOGGER.warning(
-                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` takes all in pieces.",
+                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. With `packed` they are kept, in pieces.",
                 *(num_dropped, len(several), share, max_length),
             )
         kept = tf.ragged.boolean_mask(token_ids, ~is_long)

@@ -1,4 +1,4 @@
-"""Texts without targets: lines of files, columns of tables, and a feature of a TFDS dataset."""
+"""Read texts for language models: lines of files, table columns, and TFDS features."""
 
 import itertools
 import logging
@@ -21,28 +21,29 @@ _NUM_LOOKED_AT = 1000
 def read_texts(
     origin: Files, split: str = "train", *, optional: bool = False, data_dir: FilePath | None = None
 ) -> list[str]:
-    """Read texts, for a language model.
+    """Read texts for a language model.
 
     | origin | texts |
     |---|---|
-    | `PATH` | the lines of a file of text |
-    | `PATH.tsv`, `PATH.csv`, `PATH.jsonl`, `PATH.json` | a table's column `text`, or its only one |
-    | `PATH#COLUMN` | the column or field of this name, or the column of this number from 1 |
-    | `tfds:NAME`, `tfds:NAME#FEATURE` | a text of each row of a TFDS dataset, which is downloaded |
+    | `PATH` | the lines of a text file |
+    | `PATH.tsv`, `PATH.csv`, `PATH.jsonl`, `PATH.json` | the column `text` of a table, or its only column |
+    | `PATH#COLUMN` | the column or field of this name, or the column number from 1 |
+    | `tfds:NAME`, `tfds:NAME#FEATURE` | a text feature of a TFDS dataset, downloaded on first use |
 
-    Files may end in `.gz`, and be patterns such as `part-*.txt.gz`. Lines of white space alone are left out.
+    Files may be compressed (`.gz`) and given as patterns such as `part-*.txt.gz`. Blank lines are dropped.
 
     Args:
-        origin: One of the table, or several.
-        split: What the TFDS dataset has; files are one split.
-        optional: Whether to return no texts where the origin has no split of this name, as a file never has.
-        data_dir: Where prepared TFDS datasets are. Defaults to TFDS's own directory.
+        origin: A path or name of the table, or a list of them.
+        split: Split of the TFDS dataset. Ignored for files.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. Files
+            have no splits.
+        data_dir: Directory of prepared TFDS datasets. Defaults to that of TFDS.
 
     Returns:
-        The texts in their order.
+        The texts in order.
 
     Raises:
-        InputError: If a file cannot be read, has no text, or does not show which column has the texts.
+        InputError: If a file cannot be read, has no text, or its text column is ambiguous.
 
     Example:
         ```python
@@ -75,7 +76,7 @@ def _split_column(spec: str) -> tuple[Path, str | None]:
 
 def _iterate_file(path: Path, column: str | None) -> Iterator[str]:
     if column is None and _ending(path) in (*_FORMATS,) and _ending(path) != ".txt":
-        column = ""  # which is to be found
+        column = ""  # select it by name
     if column is None:
         yield from _iterate_texts(path)
         return
@@ -96,7 +97,7 @@ def _iterate_file(path: Path, column: str | None) -> Iterator[str]:
 
 
 def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str | int, int]:
-    """Return the column of the texts, and the number of the first row that has one."""
+    """Return the column of the texts, and the index of the first row with a text."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
@@ -121,7 +122,7 @@ def _place(path: Path, names: Sequence[str], wanted: str) -> int:
 
 
 def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
-    # Imported late: it takes seconds, and most runs read files.
+    # Imported here, because the import takes seconds and most runs read files.
     import tensorflow_datasets as tfds
 
     name, _, feature = spec.removeprefix("tfds:").partition("#")
@@ -138,7 +139,7 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
     except InputError:
         raise
     except (ValueError, OSError, tfds.download.DownloadError) as error:
-        # TFDS writes pages, with the names of all its datasets; the first line is the fault.
+        # TFDS lists all its datasets in the message; the first line is the error.
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
     return [_decode(row[wanted[0]], name) for row in tfds.as_numpy(dataset)]

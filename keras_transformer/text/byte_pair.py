@@ -111,7 +111,7 @@ def _merge_pairs(
         ranks = ranks_of(ids, rows)
         least = tf.math.unsorted_segment_min(ranks, rows[:-1], tf.reduce_max(rows) + 1)
         found = (ranks == tf.gather(least, rows[:-1])) & (ranks < _NO_RANK)
-        # Of overlapping pairs, as in "aaa", merge every second one.
+        # If pairs overlap, as in "aaa", merge every second one.
         index = tf.range(tf.size(found))
         is_first = found & ~tf.concat([[False], found[:-1]], axis=0)
         firsts = tf.concat([[0], tf.boolean_mask(index, is_first)], axis=0)

@@ -126,7 +126,7 @@ def _is_last(numbers: tf.Tensor) -> tf.Tensor:
 def _split(
     texts: tf.Tensor, is_long: tf.Tensor, mark: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
-    """Split long texts at marks into pieces `(b, ragged)` and the separator after each piece."""
+    """Split long texts at `_MARK` into pieces `(b, ragged)` and the separator after each piece."""
     escaped = tf.strings.regex_replace(texts, _ESCAPE, _ESCAPED)
     marked = tf.strings.join([tf.where(is_long, mark(escaped), escaped), _MARK])
     parts = tf.strings.split(marked, _MARK)  # piece, separator, ..., piece, ""

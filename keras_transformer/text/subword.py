@@ -116,7 +116,7 @@ class SubwordTokenizer(Tokenizer):
                 raise InputError(f"Cannot train {wanted} on this corpus: {message}") from error
         warnings.warn(
             f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
-            f"It yields {largest[1]}, which are taken.",
+            f"It yields {largest[1]}, which are used.",
             VocabularyWarning,
             stacklevel=2,
         )

@@ -96,7 +96,7 @@ def _token_label(token: str) -> str:
 
 def _drawable(text: str) -> str:
     """Replace characters that are invisible or that no font has by their code points."""
-    # Joiners and direction marks change their neighbors; a label of only one is invisible.
+    # Joiners and direction characters change their neighbors; a label of only one is invisible.
     hidden = _HIDDEN_ALONE if len(text) == 1 else _HIDDEN
     return "".join(
         f"U+{ord(character):04X}"
