@@ -130,7 +130,7 @@ def next_word(
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
 
 
-def _over_keys(mask: Tensor | None) -> Tensor | None:
+def _with_query_axis(mask: Tensor | None) -> Tensor | None:
     """Add a query axis to a padding mask `(b, s)`; return masks of higher rank unchanged."""
     if mask is None:
         return None

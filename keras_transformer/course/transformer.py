@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import keras
 
 from keras_transformer._arguments import check_number, check_positive, check_rates, check_width
-from keras_transformer.course.functions import FullyConnected, _over_keys
+from keras_transformer.course.functions import FullyConnected, _with_query_axis
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import PositionEncoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
@@ -112,7 +112,7 @@ class EncoderLayer(_EncoderCall, _CourseLayer):
         self._build_parts(x_shape, x_shape)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        attn_output = self.mha(x, x, x, attention_mask=_over_keys(mask), training=training)
+        attn_output = self.mha(x, x, x, attention_mask=_with_query_axis(mask), training=training)
         out1 = self.layernorm1(x + attn_output)
         ffn_output = self.dropout_ffn(self.ffn(out1), training=training)
         return self.layernorm2(out1 + ffn_output)
@@ -156,7 +156,7 @@ class DecoderLayer(_DecoderCall, _CourseLayer):
         look_ahead_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        padding_mask = _over_keys(padding_mask)
+        padding_mask = _with_query_axis(padding_mask)
         options = {"return_attention_scores": True, "training": training}
 
         # Block 1: the target attends to itself.
@@ -234,7 +234,7 @@ class Encoder(_EncoderCall, _Stack):
             layer.build((*x_shape, self.embedding_dim))
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        x, mask = self.embed(x, training), _over_keys(mask)
+        x, mask = self.embed(x, training), _with_query_axis(mask)
         for layer in self.enc_layers:
             x = layer(x, training, mask)
         return x

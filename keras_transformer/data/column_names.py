@@ -72,7 +72,7 @@ def role(name: str) -> str | None:
     if _CODE.fullmatch(inner) and inner.lower() not in _OTHER:
         return "language"
     words = re.findall(r"[^\W\d_]+", inner.casefold())
-    kinds = [_kind(word) for word in words]
+    kinds = [_word_role(word) for word in words]
     if None in kinds:
         return None
     for kind in ("other", "source", "target", "language"):
@@ -81,7 +81,7 @@ def role(name: str) -> str | None:
     return "text" if words else "other"  # an index column has no name
 
 
-def _kind(word: str) -> str | None:
+def _word_role(word: str) -> str | None:
     words = {
         "other": _OTHER,
         "source": _SOURCE,

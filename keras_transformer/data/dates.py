@@ -72,14 +72,14 @@ def _add_noise(text: str, generator: random.Random) -> str:
     return text
 
 
-def _upper(character: str) -> str:
+def _upper_letter(character: str) -> str:
     """Return the upper case of a letter, or the letter if lower-casing would not restore it."""
     # For example, `'ß'.upper()` is `'SS'`, and the Turkish dotless i has the same capital as `i`.
     capital = character.upper()
     return capital if capital.lower() == character else character
 
 
-def _lower(character: str) -> str:
+def _lower_letter(character: str) -> str:
     """Return the lower case of a letter, or the letter if upper-casing would not restore it."""
     small = character.lower()
     return small if small.upper() == character else character
@@ -87,10 +87,10 @@ def _lower(character: str) -> str:
 
 _CASES: tuple[Callable[[str, random.Random], str], ...] = (
     lambda text, _: text,
-    lambda text, _: "".join(map(_lower, text)),
-    lambda text, _: "".join(map(_upper, text)),
-    lambda text, _: " ".join(_upper(word[:1]) + word[1:] for word in text.split(" ")),
+    lambda text, _: "".join(map(_lower_letter, text)),
+    lambda text, _: "".join(map(_upper_letter, text)),
+    lambda text, _: " ".join(_upper_letter(word[:1]) + word[1:] for word in text.split(" ")),
     lambda text, generator: "".join(
-        _upper(letter) if generator.random() < 0.2 else letter for letter in text
+        _upper_letter(letter) if generator.random() < 0.2 else letter for letter in text
     ),
 )

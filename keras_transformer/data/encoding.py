@@ -215,9 +215,9 @@ def _encoded_chunks(
 ) -> Iterator[EncodedPairs]:
     """Tokenize pairs in chunks, in order; at the end, raise InputError if no pair was kept."""
     counts, is_kept = Counter[str](), Counter[bool]()
-    texts = _with_text(pairs() if callable(pairs) else pairs, is_kept)
+    texts = _drop_empty(pairs() if callable(pairs) else pairs, is_kept)
     encode = functools.partial(EncodedPairs.encode_fitting, tokenizers=tokenizers, limits=limits)
-    for encoded in _mapped(encode, iter(lambda: list(itertools.islice(texts, _CHUNK_SIZE)), [])):
+    for encoded in _encode_ahead(encode, iter(lambda: list(itertools.islice(texts, _CHUNK_SIZE)), [])):
         counts += encoded.counts()
         yield encoded
     if not counts:
@@ -226,7 +226,7 @@ def _encoded_chunks(
     _report_dropped(counts, *limits)
 
 
-def _mapped(
+def _encode_ahead(
     encode: Callable[[list[Pair]], EncodedPairs], chunks: Iterator[list[Pair]]
 ) -> Iterator[EncodedPairs]:
     """Encode chunks ahead of the consumer, one thread per core, and yield them in order."""
@@ -243,7 +243,7 @@ def _mapped(
             yield waiting.popleft().result()
 
 
-def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
+def _drop_empty(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
     """Drop pairs with an empty side, as `read_pairs` does, and count kept and dropped pairs."""
     for row in pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs:
         if not is_pair(row):

@@ -1,7 +1,7 @@
 """Files of pairs: tables (tabs or commas), JSON, JSON lines and TMX, selected by the file suffix.
 
 Each format is a function that inspects a file and returns a function that iterates over its rows: lists of
-cells, or dicts of texts. `_chosen_columns` selects source and target for all formats.
+cells, or dicts of texts. `_source_and_target_columns` selects source and target for all formats.
 """
 
 import csv
@@ -28,9 +28,9 @@ _Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # line number and cells
 _OpenRows: TypeAlias = Callable[[], _Rows]
 _CellsOf: TypeAlias = Callable[[object, object], _Cells]  # from a JSON row and its origin
 
-_NUM_LOOKED_AT = 1000
-_MAX_LINES_OF_A_CELL = 100
-_MANY_QUOTED = 10
+_SAMPLE_SIZE = 1000
+_MAX_CELL_LINES = 100
+_MIN_QUOTED_ROWS = 10
 _MAX_JSON = 2**28
 _MAX_SEGMENT = 2**24
 _DELIMITERS = ",;\t|"
@@ -56,13 +56,13 @@ class _PairsFile:
 
     @functools.cached_property
     def _layout(self) -> "_Layout":
-        head = [cells for _, cells in itertools.islice(self._open_rows(), _NUM_LOOKED_AT)]
+        head = [cells for _, cells in itertools.islice(self._open_rows(), _SAMPLE_SIZE)]
         if not head:
             raise InputError(f"Cannot read {self.path}: it has no rows.")
         return self._choose_columns(head)
 
     def _choose_columns(self, head: list[_Cells]) -> "_Layout":
-        return _chosen_columns(self.path, head, self.columns)
+        return _source_and_target_columns(self.path, head, self.columns)
 
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
         """Yield the pairs; with `further_targets`, also the source with each later column."""
@@ -95,20 +95,20 @@ def _is_of_pairs(name: str) -> bool:
     return _ending(Path(name)) in _FORMATS
 
 
-def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | None) -> _Layout:
+def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | None) -> _Layout:
     """Select source and target from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
-        source, target = _named(path, names, wanted)
+        source, target = _column_indices(path, names, wanted)
         return _Layout(names[source], names[target])
     numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
     if wanted and len(numbers) < 2:
-        return _Layout(*_named(path, first, wanted), first_row=1)
+        return _Layout(*_column_indices(path, first, wanted), first_row=1)
     # Two-letter names may be words, except in a .csv file, whose first row is a header.
     are_words = all(map(is_short_code, first)) and _ending(path) != ".csv"
     if is_header(first) and not (numbers and are_words):
-        source, target = numbers or _named(path, first, None)
+        source, target = numbers or _column_indices(path, first, None)
         if are_words:
             _LOGGER.warning(
                 "%s: its first row, %s, was taken for names of columns. If it is a pair: %s#1,2",
@@ -119,17 +119,19 @@ def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | No
         source, target = numbers
         return _Layout(source, target, has_more=numbers == [0, 1])
     if _ending(path) == ".csv":
-        raise _ask(path, "its first row does not say which columns are source and target", "1,2", first)
+        raise _columns_error(
+            path, "its first row does not say which columns are source and target", "1,2", first
+        )
     return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
 
 
-def _named(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
+def _column_indices(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
     """Return the indices of the source and target columns by name."""
     if wanted is None:
         found = source_and_target(names)
         if found is None:
             example = ",".join([*names, "SOURCE", "TARGET"][:2])
-            raise _ask(
+            raise _columns_error(
                 path, "the names of its columns do not say which are source and target", example, names
             )
         _LOGGER.info("%s: read %r → %r", path, *(names[place] for place in found))
@@ -140,7 +142,9 @@ def _named(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> 
         # Match the inner name of a nested object, or a language without its country.
         matches = matches or [place for place, each in enumerate(names) if _is_short_for(name, each)]
         if len(matches) != 1:
-            raise InputError(f"{path} must have one column {name!r}. Received: columns {_shown(names)}.")
+            raise InputError(
+                f"{path} must have one column {name!r}. Received: columns {_shown_cells(names)}."
+            )
         places += matches
     return places[0], places[1]
 
@@ -150,12 +154,12 @@ def _is_short_for(name: str, column: str) -> bool:
     return inner == name.casefold().replace("_", "-") or inner.startswith(f"{name.casefold()}-")
 
 
-def _ask(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
+def _columns_error(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
     way = "Say it by names, or by numbers if the first row is a pair"
-    return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown(cells)}.")
+    return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown_cells(cells)}.")
 
 
-def _shown(cells: Sequence[str]) -> str:
+def _shown_cells(cells: Sequence[str]) -> str:
     return ", ".join(repr(cell[:40]) for cell in cells[:8])
 
 
@@ -169,7 +173,7 @@ def _columns_of_texts(path: Path, rows: list[list[str]]) -> _Layout:
     """Select the first two columns, unless the first rows show that other columns hold the texts."""
     num_columns = min(map(len, rows))
     columns = [[row[column].strip() for row in rows] for column in range(num_columns)]
-    texts = [place for place, column in enumerate(columns) if not _is_no_text(column)]
+    texts = [place for place, column in enumerate(columns) if not _is_metadata(column)]
     # With only two columns, numbers may be texts (a number and its name).
     if num_columns < 3 or texts[:2] == [0, 1]:
         return _Layout(0, 1, has_more=len(texts) == num_columns)
@@ -177,10 +181,12 @@ def _columns_of_texts(path: Path, rows: list[list[str]]) -> _Layout:
         _LOGGER.warning("%s: read columns %d and %d; the others hold no texts", path, *(n + 1 for n in texts))
         return _Layout(texts[0], texts[1])
     example = ",".join(str(place + 1) for place in (texts if len(texts) == 2 else (0, 1)))
-    raise _ask(path, "one of its first two columns holds no texts in the first rows", example, rows[0])
+    raise _columns_error(
+        path, "one of its first two columns holds no texts in the first rows", example, rows[0]
+    )
 
 
-def _is_no_text(cells: list[str]) -> bool:
+def _is_metadata(cells: list[str]) -> bool:
     if all(map(_LICENCE.match, cells)):
         return True
     if len(cells) < 2:
@@ -225,7 +231,7 @@ def _has_quoting(path: Path) -> bool:
         parts = [line]
         while sum(part.count('"') for part in parts) % 2:
             following = next(lines, None)
-            if following is None or len(parts) == _MAX_LINES_OF_A_CELL:
+            if following is None or len(parts) == _MAX_CELL_LINES:
                 return False
             parts.append(following)
         record = "\n".join(parts)
@@ -248,10 +254,10 @@ def _has_quoting(path: Path) -> bool:
         return False
     if is_doubled or (has_inner and (len(widths) == 1 or len(plain_widths) > 1)):
         return True
-    if num_quoted == num_cells and num_records >= _MANY_QUOTED:
+    if num_quoted == num_cells and num_records >= _MIN_QUOTED_ROWS:
         return True
     _LOGGER.warning(
-        "%s: %d cells are in quotes, and the quotes are read as parts of the texts. If a spreadsheet put them there, "
+        "%s: %d cells are in quotes, and these are read as parts of the texts. If a spreadsheet wrote them, "
         "end the name of the file in .csv.",
         *(path, num_quoted),
     )
@@ -260,19 +266,19 @@ def _has_quoting(path: Path) -> bool:
 
 def _open_commas(path: Path) -> _OpenRows:
     """Read quoted cells, with the delimiter that gives all rows the same number of cells."""
-    sample = [*itertools.islice(_iterate_lines(path), _NUM_LOOKED_AT)]
+    sample = [*itertools.islice(_iterate_lines(path), _SAMPLE_SIZE)]
     # The first line may name the delimiter, as Excel supports it.
     named = re.fullmatch("sep=(.)", sample[0], re.I)
     if named:
         return functools.partial(_delimited, path, named[1], skipped=1, has_width=True)
-    ranks = {each: _rank(sample, each) for each in _DELIMITERS}
+    ranks = {each: _rate_delimiter(sample, each) for each in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda delimiter: ranks[delimiter])
     if ranks[best] == (False, False, 0):
         raise InputError(f"{path}:1: needs 2 columns separated by commas, semicolons or tabs. Received: 1.")
     return functools.partial(_delimited, path, best, has_width=True)
 
 
-def _rank(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
+def _rate_delimiter(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
     """Rate a delimiter: whether it finds a header, whether rows have equal width, and that width."""
     try:
         rows = [row for row in csv.reader([f"{line}\n" for line in sample], delimiter=delimiter) if row]
@@ -281,7 +287,7 @@ def _rank(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
     if not rows or len(rows[0]) < 2:
         return False, False, 0
     # The last row may be truncated by the sample.
-    are_equal = len({*map(len, rows[:-1] if len(sample) == _NUM_LOOKED_AT else rows)}) == 1
+    are_equal = len({*map(len, rows[:-1] if len(sample) == _SAMPLE_SIZE else rows)}) == 1
     return is_header(rows[0]), are_equal, len(rows[0])
 
 

@@ -61,8 +61,8 @@ def read_frames(origin: FilePath) -> list[Frames]:
             but not all values of a frame are NaN.
     """
     path = as_path(origin)
-    arrays, _ = _read(path)
-    return _checked(path, arrays)
+    arrays, _ = _read_examples(path)
+    return _named_frames(path, arrays)
 
 
 def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[tuple[Frames, str]]:
@@ -87,14 +87,14 @@ def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[
         ```
     """
     path = as_path(origin)
-    arrays, texts = _read(path)
+    arrays, texts = _read_examples(path)
     if targets is not None:
         texts = _read_targets(path, as_path(targets), [*arrays])
     elif not texts:
         raise InputError(f"{path} has no targets: pass them in a separate file. {_targets_form(path)}")
     if unused := len(arrays) - len({*texts} & {*arrays}):
         _LOGGER.warning("%s: %d of %d examples have no target, and are not read.", path, unused, len(arrays))
-    checked = _checked(path, {name: arrays[name] for name in texts})
+    checked = _named_frames(path, {name: arrays[name] for name in texts})
     if empty := [name for name, array in zip(texts, checked, strict=True) if not len(array)]:
         raise InputError(f"{path}: {empty[0]} has no frames. Received: {len(empty)} examples without frames.")
     return list(zip(checked, texts.values(), strict=True))
@@ -106,7 +106,7 @@ def _targets_form(path: Path) -> str:
     return "Each line is the target of an example."
 
 
-def _checked(path: Path, arrays: dict[str, Any]) -> list[Frames]:
+def _named_frames(path: Path, arrays: dict[str, Any]) -> list[Frames]:
     """Return arrays as frames of the same width; errors name the file."""
     checked: list[Frames] = []
     width = None
@@ -119,7 +119,7 @@ def _checked(path: Path, arrays: dict[str, Any]) -> list[Frames]:
     return checked
 
 
-def _read(path: Path) -> _Examples:
+def _read_examples(path: Path) -> _Examples:
     """Return at least one array by name, and the targets."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     reader = _READERS.get("" if path.is_dir() else ending)
@@ -134,7 +134,7 @@ def _read(path: Path) -> _Examples:
 
 
 @contextlib.contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def _name_damaged_file(path: Path) -> Iterator[None]:
     """Raise errors of damaged files as `InputError`."""
     if not path.is_file():
         raise InputError(f"Cannot read {path}: no regular file.")
@@ -151,19 +151,19 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise InputError(f"Cannot read {path}: {reason:.300}.") from error
 
 
-def _load(path: Path) -> Any:
+def _load_array(path: Path) -> Any:
     # Memory-mapped, so that a header with a false size allocates no memory.
-    with _damage_named(path):
+    with _name_damaged_file(path):
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _read_directory(path: Path) -> _Examples:
     files = sorted(path.glob("*.npy"))
-    return {file.stem: _load(file) for file in files}, {}
+    return {file.stem: _load_array(file) for file in files}, {}
 
 
 def _read_array(path: Path) -> _Examples:
-    array = _load(path)
+    array = _load_array(path)
     return _numbered(array if array.ndim == 3 else [array]), {}
 
 
@@ -173,13 +173,13 @@ def _numbered(examples: Sequence[Any]) -> dict[str, Any]:
 
 def _read_archive(path: Path) -> _Examples:
     # Opened here, because NumPy does not close a damaged file.
-    with _damage_named(path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+    with _name_damaged_file(path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         size = sum(member.file_size for member in archive.zip.infolist())
         check_memory(2 * size, path=path)
         arrays = {name: _without_objects(path, archive, name) for name in archive.files}
     texts = arrays.pop("targets", None)
     if "features" in arrays:
-        arrays = _numbered(_split(path, **arrays))
+        arrays = _numbered(_split_features(path, **arrays))
     if texts is None:
         return arrays, {}
     if texts.dtype.kind not in "US" or texts.shape != (len(arrays),):
@@ -204,7 +204,7 @@ def _without_objects(path: Path, archive: Any, name: str) -> Any:
         ) from error
 
 
-def _split(
+def _split_features(
     path: Path, features: Any, lengths: Any = None, padding_mask: Any = None, **others: Any
 ) -> list[Any]:
     """Return the frames of each example of a single array."""
@@ -240,8 +240,8 @@ def _split(
 
 def _read_records(path: Path) -> _Examples:
     arrays, texts = [], []
-    with _damage_named(path):
-        for number, record in enumerate(_records(path), start=1):
+    with _name_damaged_file(path):
+        for number, record in enumerate(_iterate_records(path), start=1):
             # Parses an `Example` too: its features become the context.
             example = tf.train.SequenceExample.FromString(record)
             context = example.context.feature
@@ -254,7 +254,7 @@ def _read_records(path: Path) -> _Examples:
     return named, dict(zip(named, texts, strict=False))
 
 
-def _records(path: Path) -> Iterator[bytes]:
+def _iterate_records(path: Path) -> Iterator[bytes]:
     compression = "GZIP" if path.suffix.lower() == ".gz" else ""
     yield from tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator()
 
@@ -264,14 +264,15 @@ def _record_frames(place: str, example: Any) -> Any:
     # A single feature list may have any name.
     name = "features" if "features" in lists or len(lists) != 1 else next(iter(lists))
     if name in lists:
-        rows = [_numbers(step) for step in lists[name].feature]
+        rows = [_feature_values(step) for step in lists[name].feature]
         if len({*map(len, rows)}) > 1:
             raise InputError(
                 f"{place}: frames must be of one width. Received: widths {sorted({*map(len, rows)})}."
             )
         return np.array(rows, "float32") if rows else np.zeros((0, 0), "float32")
     if "values" in context and "shape" in context:
-        shape, values = [*context["shape"].int64_list.value], np.array(_numbers(context["values"]), "float32")
+        shape = [*context["shape"].int64_list.value]
+        values = np.array(_feature_values(context["values"]), "float32")
         if len(shape) != 2 or min(shape) < 0 or shape[0] * shape[1] != len(values):
             raise InputError(
                 f"{place}: `shape` must be that of `values`. Received: {shape}, {len(values)} values."
@@ -284,7 +285,7 @@ def _record_frames(place: str, example: Any) -> Any:
     )
 
 
-def _numbers(feature: Any) -> Sequence[float]:
+def _feature_values(feature: Any) -> Sequence[float]:
     return feature.float_list.value or feature.int64_list.value
 
 

@@ -122,13 +122,13 @@ def as_frames(argument: str, values: Iterable[object], feature_dim: int | None =
         raise TypeError(f"`{argument}` must be several arrays (s, w), such as a list. Received: {received}.")
     arrays = []
     for row, value in enumerate(values):
-        array = _checked(f"{argument}[{row}]", value, feature_dim)
+        array = _as_frame_array(f"{argument}[{row}]", value, feature_dim)
         feature_dim = array.shape[1]
         arrays.append(array)
     return arrays
 
 
-def _checked(name: str, value: object, feature_dim: int | None) -> Frames:
+def _as_frame_array(name: str, value: object, feature_dim: int | None) -> Frames:
     try:
         array = np.asarray(value)
     # A list of lists of different lengths cannot become an array.

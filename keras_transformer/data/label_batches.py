@@ -55,8 +55,8 @@ class EncodedLabels:
         check_flags(multi_label=multi_label)
         several, numbers = _checked_examples(examples), _LabelNumbers(labels=labels)
         texts = [_as_text(text, number) for number, (text, _) in enumerate(several)]
-        wanted = [_label_of(label, number, multi_label) for number, (_, label) in enumerate(several)]
-        token_ids = _encoded(
+        wanted = [_as_names(label, number, multi_label) for number, (_, label) in enumerate(several)]
+        token_ids = _encode_chunks(
             texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
         )
         return cls(token_ids=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
@@ -110,7 +110,7 @@ class EncodedTags:
             firsts.append(encoded.first_pieces)
             return encoded.token_ids, encoded.is_cut
 
-        token_ids = _encoded(words, encode, max_length, tokenizer)
+        token_ids = _encode_chunks(words, encode, max_length, tokenizer)
         first_pieces = tf.concat(firsts, axis=0)  # (n, ragged): words that were cut off are missing
         wanted = tf.ragged.constant(rows_of_tags, tf.int32, ragged_rank=1)
         is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(first_pieces.row_lengths(), 1)
@@ -274,14 +274,14 @@ def _as_text(text: object, number: int) -> str:
     return text
 
 
-def _label_of(label: str | Sequence[str], number: int, multi_label: bool) -> Sequence[str]:
+def _as_names(label: str | Sequence[str], number: int, multi_label: bool) -> Sequence[str]:
     if isinstance(label, str) == multi_label:
         wanted = "a tuple or list of strings" if multi_label else "a string, or `multi_label` must be True"
         raise TypeError(f"A label must be {wanted}. Received: examples[{number}] with {label!r:.200}.")
     return (label,) if isinstance(label, str) else label
 
 
-def _encoded(
+def _encode_chunks(
     items: list[_Item],
     encode: Callable[[list[_Item]], tuple[tf.Tensor, tf.Tensor]],
     max_length: int,

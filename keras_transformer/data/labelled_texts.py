@@ -11,19 +11,19 @@ from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._files import as_path
 from keras_transformer.data.column_names import text_and_label
 from keras_transformer.data.formats import (
-    _ask,
     _Cells,
+    _column_indices,
+    _columns_error,
     _ending,
     _is_of_pairs,
     _Layout,
-    _named,
     _open_json,
     _OpenRows,
     _PairsFile,
-    _shown,
+    _shown_cells,
     _without_surrogates,
 )
-from keras_transformer.data.parallel_text import _find_shards, _find_tables, _several
+from keras_transformer.data.parallel_text import _as_list, _find_shards, _find_tables
 from keras_transformer.data.text_files import Files, _bounded, _iterate_lines
 from keras_transformer.errors import InputError
 from keras_transformer.types import LabelledText, Pair
@@ -44,7 +44,7 @@ def read_labelled(
 
     | origin | labelled texts |
     |---|---|
-    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, the labels are the column with few values |
+    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, labels are the column with few values |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects such as `{"text": "...", "label": "..."}`; a label may be a number |
     | `PATH#TEXT,LABEL` | the columns or fields of these names, or column numbers from 1 |
@@ -80,20 +80,20 @@ def read_labelled(
     rows = _bounded(_iterate_rows(origin), origin)
     texts = [(text, cell) for text, cell in rows if text.strip()]
     if not texts:
-        raise InputError(f"{_name(origin)} has no text. Received: {len(rows)} rows.")
+        raise InputError(f"{_origin_name(origin)} has no text. Received: {len(rows)} rows.")
     if num_empty := len(rows) - len(texts):
-        _LOGGER.warning("Left out %d of %d rows of %s: no text.", num_empty, len(rows), _name(origin))
-    separator = separator or _found_separator([cell for _, cell in texts]) if multi_label else None
+        _LOGGER.warning("Left out %d of %d rows of %s: no text.", num_empty, len(rows), _origin_name(origin))
+    separator = separator or _first_separator([cell for _, cell in texts]) if multi_label else None
     examples = [(text, _labels_of(cell, separator)) for text, cell in texts]
     if multi_label:
         return [*examples]
     _check_single(examples, origin)
     single = [(text, labels[0]) for text, labels in examples]
-    _look_at([label for _, label in single], origin)
+    _warn_of_many_labels([label for _, label in single], origin)
     return [*single]
 
 
-def _name(origin: object) -> str:
+def _origin_name(origin: object) -> str:
     return " and ".join(map(str, origin)) if isinstance(origin, tuple) else str(origin)
 
 
@@ -103,7 +103,7 @@ def _iterate_rows(origin: Files | tuple[Files, Files]) -> Iterator[Pair]:
         for shard in _find_shards(*origin):
             yield from shard.pairs()
         return
-    for name in _several(origin):
+    for name in _as_list(origin):
         if (folder := as_path(name)).is_dir() and (folders := _label_folders(folder)):
             yield from _iterate_folders(folders)
             continue
@@ -116,7 +116,7 @@ def _label_folders(directory: Path) -> list[Path]:
     if split := next((path for path in folders if path.name.lower() in _SPLITS), None):
         raise InputError(
             f"{directory} must be the folder of one split, such as {split}. "
-            f"Received: folders {_shown([path.name for path in folders])}."
+            f"Received: folders {_shown_cells([path.name for path in folders])}."
         )
     return folders if not any(_is_of_pairs(path.name) for path in directory.iterdir()) else []
 
@@ -133,11 +133,11 @@ class _LabelledFile(_PairsFile):
 
     def _open_format(self) -> _OpenRows:
         if _ending(self.path) in (".jsonl", ".ndjson", ".json"):
-            return _open_json(self.path, _is_labelled_row, _cells_of)
+            return _open_json(self.path, _is_labelled_row, _labelled_cells)
         return super()._open_format()
 
     def _choose_columns(self, head: list[_Cells]) -> _Layout:
-        return _chosen_columns(self.path, head, self.columns)
+        return _text_and_label_columns(self.path, head, self.columns)
 
 
 def _is_labelled_row(value: object) -> bool:
@@ -148,9 +148,9 @@ def _is_labelled_row(value: object) -> bool:
     return isinstance(value, list) and not any(isinstance(each, dict) for each in value)
 
 
-def _cells_of(value: object, origin: object) -> _Cells:
+def _labelled_cells(value: object, origin: object) -> _Cells:
     if isinstance(value, list):
-        return [_cell(each) for each in value]
+        return [_json_cell(each) for each in value]
     if not isinstance(value, dict):
         raise InputError(f"{origin} must be a JSON object. Received: {str(value)[:80]!r}.")
     inner = {
@@ -159,10 +159,10 @@ def _cells_of(value: object, origin: object) -> _Cells:
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    return {name: _cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
+    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
 
 
-def _cell(value: Any) -> str:
+def _json_cell(value: Any) -> str:
     """Convert a JSON value to a table cell: null and NaN become empty, a list becomes JSON."""
     if isinstance(value, str):
         return _without_surrogates(value)
@@ -173,31 +173,33 @@ def _cell(value: Any) -> str:
     return json.dumps(int(value) if is_whole else value, ensure_ascii=False)
 
 
-def _chosen_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
+def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
     """Select text and label columns from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
-        text, label = _named(path, names, wanted) if wanted else _found(path, names)
+        text, label = _column_indices(path, names, wanted) if wanted else _columns_by_name(path, names)
         return _Layout(names[text], names[label])
     if wanted and all(each.isdecimal() and int(each) > 0 for each in wanted):
         text, label = (int(each) - 1 for each in wanted)
         return _Layout(text, label, first_row=int(text_and_label(first) is not None))
     if wanted:
-        return _Layout(*_named(path, first, wanted), first_row=1)
+        return _Layout(*_column_indices(path, first, wanted), first_row=1)
     if text_and_label(first):
-        return _Layout(*_found(path, first), first_row=1)
+        return _Layout(*_columns_by_name(path, first), first_row=1)
     if _ending(path) == ".csv" or len(first) != 2:
         problem = "its first row does not say which columns are texts and labels"
-        raise _ask(path, problem, "1,2", first)
+        raise _columns_error(path, problem, "1,2", first)
     return _columns_by_values(path, [row for row in rows if isinstance(row, list)])
 
 
-def _found(path: Path, names: Sequence[str]) -> tuple[int, int]:
+def _columns_by_name(path: Path, names: Sequence[str]) -> tuple[int, int]:
     found = text_and_label(names)
     if found is None:
         example = ",".join([*names, *_FORM.split(",")][:2])
-        raise _ask(path, "the names of its columns do not say which are texts and labels", example, names)
+        raise _columns_error(
+            path, "the names of its columns do not say which are texts and labels", example, names
+        )
     _LOGGER.info("%s: read texts of %r, labels of %r", path, *(names[place] for place in found))
     return found
 
@@ -209,12 +211,12 @@ def _columns_by_values(path: Path, rows: Sequence[Sequence[str]]) -> _Layout:
     sizes = [sum(map(len, column)) for column in columns]
     label = 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1
     if sizes[label] >= sizes[1 - label] or kinds[label] > kinds[1 - label]:
-        raise _ask(path, "its columns do not say which are texts and labels", "1,2", rows[0])
+        raise _columns_error(path, "its columns do not say which are texts and labels", "1,2", rows[0])
     _LOGGER.info("%s: read texts of column %d, labels of column %d", path, 2 - label, 1 + label)
     return _Layout(1 - label, label)
 
 
-def _found_separator(cells: Sequence[str]) -> str | None:
+def _first_separator(cells: Sequence[str]) -> str | None:
     plain = [cell for cell in cells if not cell.startswith("[")]
     return next((each for each in _SEPARATORS if any(each in cell for cell in plain)), None)
 
@@ -226,7 +228,7 @@ def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
         parts = []
     if cell.startswith("["):
         try:
-            parts = map(_cell, json.loads(cell))
+            parts = map(_json_cell, json.loads(cell))
         except (ValueError, RecursionError):  # a label that begins with a bracket
             parts = [cell]
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
@@ -243,11 +245,11 @@ def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: objec
     ):
         if wrong:
             texts = f"{len(wrong)} of {len(examples)} texts"
-            raise InputError(f"{_name(origin)}: {texts} {fault}. Received: {wrong[0][:60]!r}.")
+            raise InputError(f"{_origin_name(origin)}: {texts} {fault}. Received: {wrong[0][:60]!r}.")
 
 
-def _look_at(labels: Sequence[str], origin: object) -> None:
+def _warn_of_many_labels(labels: Sequence[str], origin: object) -> None:
     counts = Counter(labels)
     if len(counts) > max(_MANY_LABELS, len(labels) / 2):
         message = "%s: %d texts have %d different labels. Are these the intended columns? Name them: FILE#%s"
-        _LOGGER.warning(message, _name(origin), len(labels), len(counts), _FORM)
+        _LOGGER.warning(message, _origin_name(origin), len(labels), len(counts), _FORM)

@@ -47,7 +47,7 @@ def mask_tokens(
         [0, 4, 5, 6, 0, 0]
     """
     check_kind(tf.data.Dataset, dataset=dataset)
-    _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
+    _check_arguments(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
     @tf.autograph.experimental.do_not_convert
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -77,7 +77,7 @@ def _mask(
     return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, SPECIAL_IDS.pad)
 
 
-def _check(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
+def _check_arguments(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     wanted = "`dataset` must hold token ids, dense integers of shape (b, s) or (s,)."
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer:
         raise TypeError(f"{wanted} Received: elements of {spec}.")

@@ -59,9 +59,9 @@ def subword_dropout(
     check_rates(rate=rate)
     check_positive(num_samples=num_samples, max_length=1 if max_length is None else max_length)
     check_number(whole=True, seed=seed)
-    source = _respelling(source_tokenizer, rate, num_samples, max_length, seed)
+    source = _segmentation_step(source_tokenizer, rate, num_samples, max_length, seed)
     same = target_tokenizer is source_tokenizer
-    target = source if same else _respelling(target_tokenizer, rate, num_samples, max_length, seed)
+    target = source if same else _segmentation_step(target_tokenizer, rate, num_samples, max_length, seed)
 
     @tf.autograph.experimental.do_not_convert
     def respell_batch(
@@ -75,13 +75,13 @@ def subword_dropout(
     return lambda dataset: dataset.enumerate().map(respell_batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def _respelling(
+def _segmentation_step(
     tokenizer: SubwordTokenizer | None, rate: float, num_samples: int, max_length: int | None, seed: int
 ) -> Change | None:
     """Return a function that replaces each token by one of its segmentations."""
     if tokenizer is None:
         return None
-    spellings = _sample_spellings(tokenizer.proto, rate, num_samples, seed)
+    spellings = _sample_segmentations(tokenizer.proto, rate, num_samples, seed)
     lengths = tf.cast(spellings.row_lengths(), tf.int32)
 
     def respell(token_ids: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:
@@ -98,7 +98,7 @@ def _respelling(
     return respell
 
 
-def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
+def _sample_segmentations(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
     """Draw segmentations of v pieces: int32 (v * (num_samples + 1), ragged), the unchanged piece first."""
     # Imported here, because only subword tokenizers need SentencePiece.
     from sentencepiece import sentencepiece_model_pb2
@@ -108,9 +108,7 @@ def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) ->
     model = sentencepiece_model_pb2.ModelProto.FromString(proto)
     if model.trainer_spec.model_type != model.trainer_spec.BPE:
         received = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type).lower()
-        raise ValueError(
-            f"Subword dropout needs a vocabulary of type 'bpe'. Received: {received!r}."
-        )
+        raise ValueError(f"Subword dropout needs a vocabulary of type 'bpe'. Received: {received!r}.")
     # The id of each regular piece, and the rank of its merge (low ranks are merged first).
     merges = {
         piece.piece: (token_id, -piece.score)
@@ -122,13 +120,13 @@ def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) ->
     for token_id, text in enumerate(piece.piece for piece in model.pieces):
         spellings.append((token_id,))
         if text in merges and merges[text][0] == token_id and all(letter in merges for letter in text):
-            spellings += [_spell(text, merges, rate, rng) for _ in range(num_samples)]
+            spellings += [_segment(text, merges, rate, rng) for _ in range(num_samples)]
         else:
             spellings += [(token_id,)] * num_samples
     return tf.ragged.constant(spellings, dtype=tf.int32)
 
 
-def _spell(
+def _segment(
     piece: str, merges: dict[str, tuple[int, float]], rate: float, rng: random.Random
 ) -> tuple[int, ...]:
     """Merge the characters of a piece by rank, dropping merges at random; a dropped merge is final."""

@@ -17,11 +17,11 @@ from keras_transformer.types import Pair
 
 ENDINGS = f"{', '.join(_FORMATS)}, or one of these and .gz"
 # The formats that are read from a directory; other files may be documentation.
-_IN_A_DIRECTORY = (".tsv", ".csv", ".jsonl", ".tmx")
-_NUM_LOOKED_AT = 1000
-_LONG = 100_000
-_FEW = 10
-_LINE_OF_TAGS = re.compile(r"\s*<[a-z/!?][^<>]*>.*(?<=>)\s*", re.I)
+_DIRECTORY_ENDINGS = (".tsv", ".csv", ".jsonl", ".tmx")
+_SAMPLE_SIZE = 1000
+_LONG_TEXT = 100_000
+_MIN_EQUAL_PAIRS = 10
+_TAG_LINE = re.compile(r"\s*<[a-z/!?][^<>]*>.*(?<=>)\s*", re.I)
 _ESCAPED = re.compile("&(apos|quot|#91|#93|#124);")
 
 _LOGGER = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class _Shard:
     """Pairs of one file or two files. Suspicious content of the first pairs is logged once."""
 
     def __init__(self, content: _PairsFile | _TwoFiles) -> None:
-        self._content, self._is_looked_at = content, False
+        self._content, self._is_checked = content, False
         self.files = content.files
 
     @property
@@ -111,26 +111,26 @@ class _Shard:
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
         pairs = self._content.pairs(further_targets=further_targets)
         head: list[Pair] = []
-        if not self._is_looked_at:
-            for pair in itertools.islice(pairs, _NUM_LOOKED_AT):
+        if not self._is_checked:
+            for pair in itertools.islice(pairs, _SAMPLE_SIZE):
                 head.append(pair)
-                if len(pair[0]) > _LONG:
+                if len(pair[0]) > _LONG_TEXT:
                     break
-            self._look_at(head)
-            self._is_looked_at = True
+            self._warn_of_mistakes(head)
+            self._is_checked = True
         yield from head
         yield from pairs
 
-    def _look_at(self, pairs: list[Pair]) -> None:
+    def _warn_of_mistakes(self, pairs: list[Pair]) -> None:
         """Warn about what is usually a mistake but may be intended."""
         name = " and ".join(map(str, self.files))
-        is_one = len(self.files) == 2 and _is_same(*self.files)
-        if (is_one or len(pairs) >= _FEW) and all(source == target for source, target in pairs):
+        is_one = len(self.files) == 2 and _is_same_file(*self.files)
+        if (is_one or len(pairs) >= _MIN_EQUAL_PAIRS) and all(source == target for source, target in pairs):
             _LOGGER.warning(
                 "%s: %s has the same text on both sides. Is one file named twice?",
                 *(name, f"each of the first {len(pairs)} pairs"),
             )
-        num_tags = sum(bool(_LINE_OF_TAGS.fullmatch(source)) for source, _ in pairs)
+        num_tags = sum(bool(_TAG_LINE.fullmatch(source)) for source, _ in pairs)
         if num_tags > max(2, len(pairs) / 20):
             _LOGGER.warning(
                 "%s: %d of the first %d sources are tags, read as texts.", name, num_tags, len(pairs)
@@ -143,7 +143,7 @@ class _Shard:
             )
 
 
-def _is_same(source: Path, target: Path) -> bool:
+def _is_same_file(source: Path, target: Path) -> bool:
     return source.exists() and target.exists() and source.samefile(target)
 
 
@@ -152,7 +152,8 @@ def _find_shards(source: Files, target: Files | None = None) -> list[_Shard]:
     if target is None:
         return [_Shard(_PairsFile(path, columns)) for path, columns in _find_tables(source)]
     sources, targets = (
-        [path for name in _several(files) for path in _matching(as_path(name))] for files in (source, target)
+        [path for name in _as_list(files) for path in _matching_files(as_path(name))]
+        for files in (source, target)
     )
     if len(sources) != len(targets):
         raise InputError(
@@ -162,11 +163,11 @@ def _find_shards(source: Files, target: Files | None = None) -> list[_Shard]:
     return [_Shard(_TwoFiles(*paths)) for paths in zip(sources, targets, strict=True)]
 
 
-def _several(files: Files) -> Sequence[FilePath]:
+def _as_list(files: Files) -> Sequence[FilePath]:
     return [files] if isinstance(files, str | os.PathLike) else files
 
 
-def _matching(path: Path) -> list[Path]:
+def _matching_files(path: Path) -> list[Path]:
     if not glob.has_magic(path.name) or path.exists():
         return [path]
     if found := sorted(path.parent.glob(path.name)):
@@ -177,12 +178,12 @@ def _matching(path: Path) -> list[Path]:
 def _find_tables(
     files: Files, form: str = "SOURCE,TARGET", content: str = "pairs"
 ) -> Iterator[tuple[Path, tuple[str, str] | None]]:
-    for name in _several(files):
+    for name in _as_list(files):
         path, columns = split_columns(name, form)
         if path.is_dir():
             paths = _tables_of(path)
         elif _is_of_pairs(path.name):
-            paths = _matching(path)
+            paths = _matching_files(path)
         else:
             raise InputError(f"A file of {content} must end in {ENDINGS}. Received: {str(path)!r}.")
         yield from ((each, columns) for each in paths)
@@ -190,11 +191,11 @@ def _find_tables(
 
 def _tables_of(directory: Path) -> list[Path]:
     # Only one format, because the other files may hold the same pairs.
-    for ending in _IN_A_DIRECTORY:
+    for ending in _DIRECTORY_ENDINGS:
         paths = [path for path in directory.iterdir() if path.name.endswith((ending, f"{ending}.gz"))]
         if paths:
             return sorted(paths)
-    kinds = f"{', '.join(_IN_A_DIRECTORY)}, or one of these and .gz"
+    kinds = f"{', '.join(_DIRECTORY_ENDINGS)}, or one of these and .gz"
     raise InputError(
         f"A directory must contain {kinds} files. Received: {str(directory)!r}, which contains none."
     )

@@ -101,7 +101,9 @@ def translation_dataset(
         encoded = pairs
     else:
         limits = max_source_length, max_target_length
-        encoded = _encode(pairs, *_both(source_tokenizer, target_tokenizer), limits, cache)
+        encoded = _encode_pairs(
+            pairs, *_required_tokenizers(source_tokenizer, target_tokenizer), limits, cache
+        )
     plan = _plan_batches(
         encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
     )
@@ -117,7 +119,7 @@ def translation_dataset(
     return _keep_ready(dataset)
 
 
-def _encode(
+def _encode_pairs(
     pairs: Any,
     source_tokenizer: Tokenizer | FrameNormalizer,
     target_tokenizer: Tokenizer,
@@ -154,7 +156,7 @@ def _encode(
     )
 
 
-def _both(
+def _required_tokenizers(
     source: Tokenizer | FrameNormalizer | None, target: Tokenizer | None
 ) -> tuple[Tokenizer | FrameNormalizer, Tokenizer]:
     check_kind(Tokenizer, FrameNormalizer, None, source_tokenizer=source)

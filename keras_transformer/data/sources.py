@@ -76,7 +76,7 @@ def read_pairs(
     if spec == "dates":
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
-        return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
+        return _read_tfds_pairs(spec, split, data_dir, optional=optional)[:num_pairs]
     if spec and (found := sorted(as_path(spec.partition("#")[0]).glob("*.*.txt"))):
         files = _folder_files(spec, found, split)
         is_absent = optional and not any(path.exists() for path in files)
@@ -121,7 +121,7 @@ def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]
     return source, target
 
 
-def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
+def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
     # Imported here, because the import takes seconds and most runs read files.
     import tensorflow_datasets as tfds
 
@@ -142,7 +142,9 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
         # TFDS lists all its datasets in the message; the first line is the error.
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
-    pairs = [(_decode(row[source], name), _decode(row[target], name)) for row in tfds.as_numpy(dataset)]
+    pairs = [
+        (_decode_utf8(row[source], name), _decode_utf8(row[target], name)) for row in tfds.as_numpy(dataset)
+    ]
     return _drop_empty_pairs(pairs, f"tfds:{name}")
 
 
@@ -161,7 +163,7 @@ def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, ...]) -
     return keys[0], keys[1]
 
 
-def _decode(text: bytes, name: str) -> str:
+def _decode_utf8(text: bytes, name: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -88,7 +88,7 @@ class EncodedTexts:
         if num_dropped:
             share = 100 * num_dropped / len(several)
             _LOGGER.warning(
-                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. With `packed` they are kept, in pieces.",
+                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` splits them.",
                 *(num_dropped, len(several), share, max_length),
             )
         kept = tf.ragged.boolean_mask(token_ids, ~is_long)

@@ -66,10 +66,10 @@ class AdaptedTokenizer(Tokenizer):
         ours = [special.get(piece, SPECIAL_IDS.unknown) for piece in pieces]
         for new_id, number in enumerate(regular, len(SPECIAL_TOKENS)):
             ours[number] = new_id
-        self._ours = tf.constant(ours, tf.int32)
+        self._new_ids = tf.constant(ours, tf.int32)
         in_text = {SPECIAL_IDS.unknown, *(ours[pieces.index(piece)] for piece in spec.special_in_text)}
         self._is_kept = tf.constant([own in in_text for own in SPECIAL_IDS] + [True] * len(regular))
-        self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
+        self._old_ids = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
         first = {special.get(piece): number for number, piece in reversed([*enumerate(pieces)])}
         self.original_ids = np.array([*(first.get(own, -1) for own in SPECIAL_IDS), *regular])
         hidden = {*spec.hidden}
@@ -118,10 +118,10 @@ class AdaptedTokenizer(Tokenizer):
         return parts.with_flat_values(tf.concat([tokens, others], axis=1)).merge_dims(1, 2)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        self._revive()
+        self._reload_if_lost()
         theirs = tf.cast(self._split(texts), tf.int32)
-        known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._ours))
-        ours = tf.gather(self._ours, tf.where(known, theirs.flat_values, 0))
+        known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._new_ids))
+        ours = tf.gather(self._new_ids, tf.where(known, theirs.flat_values, 0))
         ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
         ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(tf.gather(self._is_kept, ids.flat_values)))
         if not self.prefix_ids:
@@ -130,17 +130,17 @@ class AdaptedTokenizer(Tokenizer):
         return tf.concat([tf.RaggedTensor.from_tensor(prefix), ids], axis=1)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        self._revive()
+        self._reload_if_lost()
         is_text = tf.gather(self._is_text, token_ids.flat_values)
         token_ids = tf.ragged.boolean_mask(token_ids, token_ids.with_flat_values(is_text))
-        texts = self._join(token_ids.with_flat_values(tf.gather(self._theirs, token_ids.flat_values)))
+        texts = self._join(token_ids.with_flat_values(tf.gather(self._old_ids, token_ids.flat_values)))
         # Byte tokens may join to invalid UTF-8.
         return tf.strings.unicode_transcode(
             tf.ensure_shape(texts, [None]), "UTF-8", "UTF-8", errors="replace"
         )
 
-    def _revive(self) -> None:
-        """Reload the model if TensorFlow has dropped it; see `SubwordTokenizer._revive`."""
+    def _reload_if_lost(self) -> None:
+        """Reload the model if TensorFlow has dropped it; see `SubwordTokenizer._reload_if_lost`."""
         with tf.init_scope():
             try:
                 self._split(tf.constant([""]))

@@ -48,7 +48,7 @@ class BytePairTokenizer(AdaptedTokenizer):
         numbers = {piece: number for number, piece in enumerate(pieces)}
         # Small vocabularies lack some bytes, and the results of some merges.
         unknown, self._base = len(pieces), len(pieces) + 1
-        self._of_byte = tf.constant([numbers.get(letter, unknown) for letter in letters], tf.int32)
+        self._byte_ids = tf.constant([numbers.get(letter, unknown) for letter in letters], tf.int32)
         pairs = [merge.split(" ") for merge in self.spec.merges]
         pairs = [[left, right] for left, right in pairs if {left, right, left + right} <= numbers.keys()]
         keys = [numbers[left] * self._base + numbers[right] for left, right in pairs]
@@ -87,7 +87,9 @@ class BytePairTokenizer(AdaptedTokenizer):
         characters = tf.strings.bytes_split(words.flat_values)
         bytes_ = tf.cast(tf.reshape(tf.io.decode_raw(characters.flat_values, tf.uint8), [-1]), tf.int32)
         numbers_of_words = tf.cast(characters.value_rowids(), tf.int32)
-        ids, rows = _merge_pairs(tf.gather(self._of_byte, bytes_), numbers_of_words, self._rank, self._merged)
+        ids, rows = _merge_pairs(
+            tf.gather(self._byte_ids, bytes_), numbers_of_words, self._rank, self._merged
+        )
         by_word = tf.RaggedTensor.from_value_rowids(ids, tf.cast(rows, tf.int64), characters.nrows())
         return words.with_flat_values(by_word).merge_dims(1, 2)
 

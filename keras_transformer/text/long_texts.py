@@ -94,17 +94,17 @@ def split_texts(
         lengths = tokenizer.tokenize(tf.strings.substr(texts, 0, _MAX_BYTES)).row_lengths() - num_prefix
         return tf.where(tf.strings.length(texts) > _MAX_BYTES, _MAX_BYTES, tf.cast(lengths, tf.int32))
 
-    sentences, ends = _split(texts, is_long, _mark_sentences)
+    sentences, ends = _split_at_marks(texts, is_long, _mark_sentences)
     rows = tf.cast(sentences.value_rowids(), tf.int32)
     is_longer = tf.gather(is_long, rows) & (count(sentences.flat_values) > max_tokens)
-    words, spaces = _split(sentences.flat_values, is_longer, _mark_words)
+    words, spaces = _split_at_marks(sentences.flat_values, is_longer, _mark_words)
     # The separator after the last word of a sentence is that of the sentence.
     is_last = _is_last(words.value_rowids())
     after = tf.where(is_last, tf.gather(ends.flat_values, words.value_rowids()), spaces.flat_values)
     # White space may be a token. It counts before a word within a piece, not at the start of a piece.
     before = tf.concat([tf.constant([""]), tf.where(is_last, "", spaces.flat_values)], axis=0)[:-1]
     later = count(tf.strings.join([before, words.flat_values]))
-    is_start = _pack(count(words.flat_values), later, words.row_splits, max_tokens)
+    is_start = _pack_words(count(words.flat_values), later, words.row_splits, max_tokens)
     numbers = tf.cumsum(tf.cast(is_start, tf.int32))  # the piece of each word, from 1
     is_end = _is_last(numbers)
     parts = tf.strings.join([words.flat_values, tf.where(is_end, "", after)])
@@ -123,7 +123,7 @@ def _is_last(numbers: tf.Tensor) -> tf.Tensor:
     return tf.concat([numbers[1:] != numbers[:-1], tf.ones_like(numbers[:1], tf.bool)], axis=0)
 
 
-def _split(
+def _split_at_marks(
     texts: tf.Tensor, is_long: tf.Tensor, mark: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Split long texts at `_MARK` into pieces `(b, ragged)` and the separator after each piece."""
@@ -144,7 +144,9 @@ def _mark_words(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, _WORDS, rf"\1{_MARK}\2\3{_MARK}")
 
 
-def _pack(first: tf.Tensor, later: tf.Tensor, row_splits: tf.Tensor, max_tokens: tf.Tensor) -> tf.Tensor:
+def _pack_words(
+    first: tf.Tensor, later: tf.Tensor, row_splits: tf.Tensor, max_tokens: tf.Tensor
+) -> tf.Tensor:
     """Join words of a row into pieces of at most `max_tokens`; return which words begin a piece.
 
     `first` and `later` `(u,)` are the lengths of each word at the start of a piece and within one.

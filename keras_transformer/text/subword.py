@@ -123,11 +123,11 @@ class SubwordTokenizer(Tokenizer):
         return cls(_train(lines, int(largest[1]), model_type), lowercase=lowercase)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        self._revive()
+        self._reload_if_lost()
         return self._tokenize(texts)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        self._revive()
+        self._reload_if_lost()
         return self._detokenize(token_ids)
 
     def _use(self, layer: "SentencePieceTokenizer") -> None:
@@ -141,7 +141,7 @@ class SubwordTokenizer(Tokenizer):
         self._tokenize = tf.function(layer.tokenize, input_signature=[texts], autograph=False)
         self._detokenize = tf.function(layer.detokenize, input_signature=[rows], autograph=False)
 
-    def _revive(self) -> None:
+    def _reload_if_lost(self) -> None:
         """Reload the model if TensorFlow has dropped it."""
         # TensorFlow Text keeps the model in TensorFlow's cache of kernels. Setting the global seed clears
         # that cache, for example with `keras.utils.set_random_seed`.
