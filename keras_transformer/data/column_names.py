@@ -113,11 +113,11 @@ def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the indices of the source and target columns; None if ambiguous."""
     roles = [role(name) for name in names]
     sources, targets = (
-        [place for place, kind in enumerate(roles) if kind == side] for side in ("source", "target")
+        [index for index, kind in enumerate(roles) if kind == side] for side in ("source", "target")
     )
     if len(sources) == len(targets) == 1:
         return sources[0], targets[0]
-    texts = [place for place, kind in enumerate(roles) if kind != "other"]
+    texts = [index for index, kind in enumerate(roles) if kind != "other"]
     if len(texts) != 2:
         return None
     first, second = texts
@@ -128,7 +128,7 @@ def text_and_label(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the indices of the text and label columns; None if ambiguous."""
     plain = [name.rpartition(".")[2].strip().casefold() for name in names]
     texts, labels = (
-        [place for place, name in enumerate(plain) if name in known.split()] for known in (_LABELLED, _LABEL)
+        [index for index, name in enumerate(plain) if name in known.split()] for known in (_LABELLED, _LABEL)
     )
     return (texts[0], labels[0]) if len(texts) == len(labels) == 1 else None
 

@@ -134,19 +134,19 @@ def _column_indices(path: Path, names: Sequence[str], wanted: tuple[str, str] | 
             raise _columns_error(
                 path, "the names of its columns do not say which are source and target", example, names
             )
-        _LOGGER.info("%s: read %r → %r", path, *(names[place] for place in found))
+        _LOGGER.info("%s: read %r → %r", path, *(names[index] for index in found))
         return found
-    places = []
+    indices = []
     for name in wanted:
-        matches = [place for place, each in enumerate(names) if each.strip() == name]
+        matches = [index for index, each in enumerate(names) if each.strip() == name]
         # Match the inner name of a nested object, or a language without its country.
-        matches = matches or [place for place, each in enumerate(names) if _is_short_for(name, each)]
+        matches = matches or [index for index, each in enumerate(names) if _is_short_for(name, each)]
         if len(matches) != 1:
             raise InputError(
                 f"{path} must have one column {name!r}. Received: columns {_shown_cells(names)}."
             )
-        places += matches
-    return places[0], places[1]
+        indices += matches
+    return indices[0], indices[1]
 
 
 def _is_short_for(name: str, column: str) -> bool:
@@ -173,14 +173,14 @@ def _columns_of_texts(path: Path, rows: list[list[str]]) -> _Layout:
     """Select the first two columns, unless the first rows show that other columns hold the texts."""
     num_columns = min(map(len, rows))
     columns = [[row[column].strip() for row in rows] for column in range(num_columns)]
-    texts = [place for place, column in enumerate(columns) if not _is_metadata(column)]
+    texts = [index for index, column in enumerate(columns) if not _is_metadata(column)]
     # With only two columns, numbers may be texts (a number and its name).
     if num_columns < 3 or texts[:2] == [0, 1]:
         return _Layout(0, 1, has_more=len(texts) == num_columns)
     if len(texts) == 2 and num_columns > 3:
         _LOGGER.warning("%s: read columns %d and %d; the others hold no texts", path, *(n + 1 for n in texts))
         return _Layout(texts[0], texts[1])
-    example = ",".join(str(place + 1) for place in (texts if len(texts) == 2 else (0, 1)))
+    example = ",".join(str(index + 1) for index in (texts if len(texts) == 2 else (0, 1)))
     raise _columns_error(
         path, "one of its first two columns holds no texts in the first rows", example, rows[0]
     )

@@ -259,7 +259,7 @@ def _iterate_records(path: Path) -> Iterator[bytes]:
     yield from tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator()
 
 
-def _record_frames(place: str, example: Any) -> Any:
+def _record_frames(origin: str, example: Any) -> Any:
     lists, context = example.feature_lists.feature_list, example.context.feature
     # A single feature list may have any name.
     name = "features" if "features" in lists or len(lists) != 1 else next(iter(lists))
@@ -267,7 +267,7 @@ def _record_frames(place: str, example: Any) -> Any:
         rows = [_feature_values(step) for step in lists[name].feature]
         if len({*map(len, rows)}) > 1:
             raise InputError(
-                f"{place}: frames must be of one width. Received: widths {sorted({*map(len, rows)})}."
+                f"{origin}: frames must be of one width. Received: widths {sorted({*map(len, rows)})}."
             )
         return np.array(rows, "float32") if rows else np.zeros((0, 0), "float32")
     if "values" in context and "shape" in context:
@@ -275,12 +275,12 @@ def _record_frames(place: str, example: Any) -> Any:
         values = np.array(_feature_values(context["values"]), "float32")
         if len(shape) != 2 or min(shape) < 0 or shape[0] * shape[1] != len(values):
             raise InputError(
-                f"{place}: `shape` must be that of `values`. Received: {shape}, {len(values)} values."
+                f"{origin}: `shape` must be that of `values`. Received: {shape}, {len(values)} values."
             )
         return values.reshape(shape)
     found = ", ".join(map(repr, [*lists, *context])) or "nothing"
     raise InputError(
-        f"{place}: must be a tf.train.SequenceExample with the feature list 'features', or a "
+        f"{origin}: must be a tf.train.SequenceExample with the feature list 'features', or a "
         f"tf.train.Example with 'shape' and 'values'. Received: {found}."
     )
 

@@ -145,8 +145,8 @@ def _as_frame_array(name: str, value: object, feature_dim: int | None) -> Frames
     if is_finite.all():
         return array
     # Whole frames of NaN at the ends are padding, which gives arrays the same length.
-    places = np.flatnonzero(~np.isnan(array).all(axis=1))
-    first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
+    rows = np.flatnonzero(~np.isnan(array).all(axis=1))
+    first, last = (rows[0], rows[-1] + 1) if len(rows) else (0, 0)
     wrong = np.argwhere(~is_finite[first:last])
     if len(wrong):
         frame, feature = wrong[0]

@@ -200,13 +200,13 @@ def _columns_by_name(path: Path, names: Sequence[str]) -> tuple[int, int]:
         raise _columns_error(
             path, "the names of its columns do not say which are texts and labels", example, names
         )
-    _LOGGER.info("%s: read texts of %r, labels of %r", path, *(names[place] for place in found))
+    _LOGGER.info("%s: read texts of %r, labels of %r", path, *(names[index] for index in found))
     return found
 
 
 def _columns_by_values(path: Path, rows: Sequence[Sequence[str]]) -> _Layout:
     """Select the column with fewer and shorter values as labels."""
-    columns = [[row[place].strip() for row in rows if len(row) > place] for place in (0, 1)]
+    columns = [[row[index].strip() for row in rows if len(row) > index] for index in (0, 1)]
     kinds = [len({*column}) for column in columns]
     sizes = [sum(map(len, column)) for column in columns]
     label = 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1

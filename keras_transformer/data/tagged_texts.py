@@ -129,7 +129,7 @@ def _token_and_tag_cells(path: Path, cells: _Cells, columns: tuple[str, str] | N
         raise InputError(f"{path} must hold objects of tokens and tags. Received: {_shown_cells(cells)}.")
     names = [*cells]
     if columns:
-        names = [names[place] for place in _column_indices(path, names, columns)]
+        names = [names[index] for index in _column_indices(path, names, columns)]
     else:
         found = tokens_and_tags(names)
         if found is None:

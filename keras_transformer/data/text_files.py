@@ -173,9 +173,9 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
                     )
                 yield text
         except UnicodeDecodeError as error:
-            place, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
+            location, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
             raise InputError(
-                f"{place}: not valid UTF-8. Received: byte 0x{byte:02x}. If it is Windows's encoding of "
+                f"{location}: not valid UTF-8. Received: byte 0x{byte:02x}. If it is Windows's encoding of "
                 "Western Europe: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW_FILE"
             ) from error
 

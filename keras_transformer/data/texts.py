@@ -86,14 +86,14 @@ def _iterate_column(path: Path, column: str | None) -> Iterator[str]:
     head = [cells for _, cells in itertools.islice(open_rows(), _SAMPLE_SIZE)]
     if not head:
         raise InputError(f"Cannot read {path}: it has no rows.")
-    place, first_row = _chosen_column(path, head, column)
+    index, first_row = _chosen_column(path, head, column)
     for line, cells in itertools.islice(open_rows(), first_row, None):
         if isinstance(cells, dict):
-            yield cells.get(str(place), "")
-        elif len(cells) > int(place):
-            yield cells[int(place)]
+            yield cells.get(str(index), "")
+        elif len(cells) > int(index):
+            yield cells[int(index)]
         else:
-            raise InputError(f"{path}:{line}: needs {int(place) + 1} columns. Received: {len(cells)}.")
+            raise InputError(f"{path}:{line}: needs {int(index) + 1} columns. Received: {len(cells)}.")
 
 
 def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str | int, int]:
@@ -103,16 +103,16 @@ def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
         return names[_text_column(path, names, wanted)], 0
     if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
-        place = int(wanted or 1) - 1
-        is_name = first[place : place + 1] == ["text"] or (len(first) > 1 and is_header(first))
-        return place, int(is_name)
+        index = int(wanted or 1) - 1
+        is_name = first[index : index + 1] == ["text"] or (len(first) > 1 and is_header(first))
+        return index, int(is_name)
     return _text_column(path, first, wanted), 1
 
 
 def _text_column(path: Path, names: Sequence[str], wanted: str) -> int:
     if wanted:
         return _column_indices(path, names, (wanted, wanted))[0]
-    found = [place for place, name in enumerate(names) if name.strip().casefold() == "text"]
+    found = [index for index, name in enumerate(names) if name.strip().casefold() == "text"]
     if len(found) == 1 or len(names) == 1:
         return (*found, 0)[0]
     raise InputError(

@@ -63,19 +63,19 @@ class AdaptedTokenizer(Tokenizer):
         }
         regular = [number for number, piece in enumerate(pieces) if piece not in special]
         super().__init__([*SPECIAL_TOKENS, *(pieces[number] for number in regular)])
-        ours = [special.get(piece, SPECIAL_IDS.unknown) for piece in pieces]
+        new_ids = [special.get(piece, SPECIAL_IDS.unknown) for piece in pieces]
         for new_id, number in enumerate(regular, len(SPECIAL_TOKENS)):
-            ours[number] = new_id
-        self._new_ids = tf.constant(ours, tf.int32)
-        in_text = {SPECIAL_IDS.unknown, *(ours[pieces.index(piece)] for piece in spec.special_in_text)}
+            new_ids[number] = new_id
+        self._new_ids = tf.constant(new_ids, tf.int32)
+        in_text = {SPECIAL_IDS.unknown, *(new_ids[pieces.index(piece)] for piece in spec.special_in_text)}
         self._is_kept = tf.constant([own in in_text for own in SPECIAL_IDS] + [True] * len(regular))
         self._old_ids = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
         first = {special.get(piece): number for number, piece in reversed([*enumerate(pieces)])}
         self.original_ids = np.array([*(first.get(own, -1) for own in SPECIAL_IDS), *regular])
         hidden = {*spec.hidden}
         self._is_text = tf.constant([pieces[number] not in hidden for number in self.original_ids])
-        self.prefix_ids = tuple(ours[pieces.index(piece)] for piece in spec.prefix)
-        self.end_ids += tuple(ours[pieces.index(piece)] for piece in spec.suffix)
+        self.prefix_ids = tuple(new_ids[pieces.index(piece)] for piece in spec.prefix)
+        self.end_ids += tuple(new_ids[pieces.index(piece)] for piece in spec.suffix)
         if spec.start is not None:
             self.original_ids[SPECIAL_IDS.start] = pieces.index(spec.start)
         self._compile()
@@ -119,10 +119,10 @@ class AdaptedTokenizer(Tokenizer):
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._reload_if_lost()
-        theirs = tf.cast(self._split(texts), tf.int32)
-        known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._new_ids))
-        ours = tf.gather(self._new_ids, tf.where(known, theirs.flat_values, 0))
-        ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
+        split_ids = tf.cast(self._split(texts), tf.int32)
+        known = (split_ids.flat_values >= 0) & (split_ids.flat_values < tf.size(self._new_ids))
+        new_ids = tf.gather(self._new_ids, tf.where(known, split_ids.flat_values, 0))
+        ids = split_ids.with_flat_values(tf.where(known, new_ids, SPECIAL_IDS.unknown))
         ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(tf.gather(self._is_kept, ids.flat_values)))
         if not self.prefix_ids:
             return ids
