@@ -167,7 +167,7 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
                 if not is_warned and "\r" in text:
                     is_warned = True
                     _LOGGER.warning(
-                        "%s:%d: a carriage return within a line is read as a part of it. If it ends a "
+                        "%s:%d: a carriage return inside of a line is read as a part of it. If it ends a "
                         "line: tr '\\r' '\\n' < FILE > NEW_FILE",
                         *(path, number),
                     )
