@@ -1,16 +1,17 @@
-"""The names and call styles of well-known course assignments, thin over `keras_transformer.layers`.
+"""Transformer with the names and call signatures of well-known course assignments.
 
 - Deep Learning Specialization, "Transformers Architecture with TensorFlow": `EncoderLayer(...)(x, training,
   mask)`, `Transformer(...)(input_sentence, output_sentence, training, enc_padding_mask, look_ahead_mask,
-  dec_padding_mask)` and the functions around them.
+  dec_padding_mask)`, and the functions of the assignment.
 - TensorFlow Addons: `addons.MultiHeadAttention`, called with a list.
 
-`mha`, `mha1` and `mha2` are `layers.MultiHeadAttention` with `key_dim` equal to `embedding_dim`; `embedding`
-is a `layers.TokenEmbedding`, whose output is already scaled. Unlike `layers.DecoderLayer`, nothing here is
-causal unless a look-ahead mask is passed.
+Everything is a thin wrapper of `keras_transformer.layers`: `mha`, `mha1` and `mha2` are
+`layers.MultiHeadAttention` with `key_dim` equal to `embedding_dim`; `embedding` is a `layers.TokenEmbedding`,
+whose output is already scaled. Unlike `layers.DecoderLayer`, nothing is causal unless you pass a look-ahead
+mask.
 
-In every mask 1 (True) means that a key may be attended to. All calls take their arguments by position, by
-keyword or mixed. The letters of the shapes are those of `keras_transformer.layers`.
+In every mask, 1 (True) means that the key may be attended to. You can pass all call arguments by position or
+by keyword. The letters of the shapes are those of `keras_transformer.layers`.
 """
 
 import keras_transformer.course.addons as addons

@@ -1,4 +1,4 @@
-"""Multi-head attention as TensorFlow Addons called it."""
+"""Multi-head attention with the signature of TensorFlow Addons."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
 class MultiHeadAttention(keras.layers.Layer):
-    """`layers.MultiHeadAttention` with the arguments of TensorFlow Addons, called with a list.
+    """Multi-head attention with the arguments of TensorFlow Addons, called with a list.
 
     Args:
-        head_size: Width of each query, key and value in a head, `k`.
+        head_size: Width of the queries, keys and values of each head, `k`.
         num_heads: Number of heads, `h`.
-        output_size: Width of the output. Defaults to that of the query.
-        dropout: Dropout rate on the coefficients.
+        output_size: Width of the output. Defaults to the width of the query.
+        dropout: Dropout rate on the attention weights.
         use_projection_bias: Whether the projections add a bias.
-        return_attn_coef: Whether to return the coefficients `(b, h, t, s)` too.
+        return_attn_coef: Whether to also return the attention weights `(b, h, t, s)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`, `(b, s, d)`, each of any width; or
-            `[query, value]`, whose value is the key too.
-        training: Whether dropout is on.
-        mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query may attend to the key. The
-            Keras masks of query, key and value are read too.
+        inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`, `(b, s, d)`, where the widths may
+            differ; or `[query, value]`, where the value is also the key.
+        training: Whether to apply dropout.
+        mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`. 1 (True) where the query may attend to the key.
+            Combined with the Keras masks of query, key and value.
 
     Example:
         >>> attention = MultiHeadAttention(head_size=4, num_heads=2, output_size=3)
@@ -65,8 +65,8 @@ class MultiHeadAttention(keras.layers.Layer):
     def __call__(
         self, inputs: list[Tensor], training: bool | None = None, mask: Tensor | None = None, **kwargs: Any
     ) -> Any:
-        """Call the layer; every argument may be given by position."""
-        # Not by the name `mask`, under which Keras would pass the masks of all inputs.
+        """Call the layer. All arguments may be passed by position."""
+        # Renamed, because Keras passes the masks of all inputs as `mask`.
         if mask is not None:
             kwargs["attention_mask"] = as_tensor(mask)
         return super().__call__(inputs, **_training(training), **kwargs)
@@ -79,7 +79,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return self.attention(query, value, key, training=training, **options)
 
     def compute_mask(self, inputs: list[Tensor], previous_mask: list[Tensor | None] | None = None) -> Any:
-        mask = None if previous_mask is None else previous_mask[0]  # of the query
+        mask = None if previous_mask is None else previous_mask[0]  # that of the query
         return (mask, None) if self.return_attn_coef else mask
 
 

@@ -1,4 +1,4 @@
-"""The functions that the assignments have their readers write."""
+"""Functions that the course assignments ask for."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +16,15 @@ from keras_transformer.types import Tensor
 
 
 def get_angles(pos: npt.ArrayLike, k: npt.ArrayLike, d: int) -> npt.NDArray[np.floating]:
-    """Compute the angles with which the assignment begins, `pos / 10000 ** (2 * (k // 2) / d)`.
+    """Return the angles of the sinusoidal position encoding, `pos / 10000 ** (2 * (k // 2) / d)`.
 
     Args:
         pos: Positions `(t, 1)`.
-        k: The columns 0 to `d - 1`, `(1, d)`.
-        d: The width of the encoding.
+        k: Column indices 0 to `d - 1`, `(1, d)`.
+        d: Width of the encoding.
 
     Returns:
-        A NumPy array `(t, d)`: of its even columns the encoding is the sine, of the odd ones the cosine.
+        NumPy array `(t, d)`. The encoding is its sine in even columns and its cosine in odd columns.
     """
     check_positive(d=d)
     return np.asarray(pos) / np.power(10000, 2 * (np.asarray(k) // 2) / d)
@@ -37,30 +37,30 @@ def positional_encoding(positions: int, d: int) -> Tensor:
 
 
 def create_padding_mask(decoder_token_ids: Tensor) -> Tensor:
-    """Return a padding mask, float32 `(b, 1, s)`: 0 where the token ids `(b, s)` are 0, else 1."""
+    """Return a padding mask, float32 `(b, 1, s)`: 0 where token ids `(b, s)` are 0, else 1."""
     return ops.cast(padding_mask(decoder_token_ids), "float32")[:, None, :]
 
 
 def create_look_ahead_mask(sequence_length: Tensor | int) -> Tensor:
-    """Return a causal mask for `t` positions, float32 `(1, t, t)`: a lower triangle of ones."""
+    """Return a causal mask, float32 `(1, t, t)`: lower triangle of ones."""
     return ops.cast(causal_mask(sequence_length, sequence_length), "float32")[None, :, :]
 
 
 def scaled_dot_product_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute `softmax(q k^T / sqrt(width)) v`, as `layers.dot_product_attention` does.
+    """Compute scaled dot-product attention, `softmax(q k^T / sqrt(width)) v`.
 
     Args:
         q: Queries `(..., t, k)`, of rank 2 to 4.
         k: Keys `(..., s, k)`.
         v: Values `(..., s, any width)`.
-        mask: 1 where the query may attend to the key; broadcasts to `(..., t, s)`. With queries
-            `(b, h, t, k)` it may also be `(b, 1, s)` or `(b, t, s)`.
+        mask: 1 where the query may attend to the key. Must broadcast to `(..., t, s)`; for queries `(b, h, t,
+            k)` it may also be `(b, 1, s)` or `(b, t, s)`.
 
     Returns:
-        The output `(..., t, any width)` and the weights `(..., t, s)`, both of the rank of the mask if that
-        is higher. They are zero for a query that may attend to no key.
+        The output `(..., t, any width)` and the attention weights `(..., t, s)`. If the mask has a higher
+        rank, both have that rank. Both are zero for a query that may attend to no key.
 
     Raises:
         ValueError: If the ranks differ, or the mask does not broadcast to the weights.
@@ -76,13 +76,13 @@ def scaled_dot_product_attention(
     if not 2 <= rank <= 4 or any(len(tensor.shape) != rank for tensor in inputs):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in inputs)
         raise ValueError(f"`q`, `k` and `v` must have the same rank, 2 to 4. Received: shapes {shapes}.")
-    # The examples of the assignments are integers, or the float64 of NumPy.
+    # The assignments pass integers, or NumPy's float64.
     dtype = keras.backend.result_type(*(tensor.dtype for tensor in inputs), float)
     # (..., t, k) -> (b, h, t, k) -> (b, t, h, k)
     q, k, v = (ops.swapaxes(ops.cast(x, dtype)[(None,) * (4 - rank)], 1, 2) for x in inputs)
     if mask is not None:
         mask = as_boolean(mask, "mask")
-        # (b, t, s) -> (b, 1, t, s), for every head alike
+        # (b, t, s) -> (b, 1, t, s), the same for every head
         mask = mask[:, None] if (rank, len(mask.shape)) == (4, 3) else mask
         rank = max(rank, len(mask.shape))
     output, weights = dot_product_attention(q, k, v, mask)
@@ -91,7 +91,7 @@ def scaled_dot_product_attention(
 
 
 def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) -> keras.Sequential:
-    """Make the feed-forward network: `(b, t, d)` over a rectified `(b, t, f)` to `(b, t, d)`."""
+    """Return the feed-forward network of a layer: `(b, t, d)` to `(b, t, d)`, with a ReLU of width `f`."""
     return keras.Sequential(
         [
             keras.layers.Dense(fully_connected_dim, activation="relu", **kwargs),
@@ -102,36 +102,36 @@ def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
-    """Return the mean cross-entropy of probabilities `(b, t, v)`, over the ids `(b, t)` that are not 0."""
+    """Return the mean cross-entropy of probabilities `(b, t, v)` over the ids `(b, t)` that are not 0."""
     real = ops.cast(ops.convert_to_tensor(real), "int32")
     pred = ops.cast(ops.convert_to_tensor(pred), "float32")
     mask = ops.cast(ops.not_equal(real, 0), "float32")
     # (b, t, v) -> (b, t)
     losses = keras.losses.sparse_categorical_crossentropy(real, pred)
-    # At least one: the loss of a batch without a word is 0, not NaN.
+    # Divide by at least 1: the loss of a batch of padding is 0, not NaN.
     return ops.sum(losses * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
 def next_word(
     model: Callable[..., tuple[Tensor, dict[str, Tensor]]], encoder_input: Tensor, output: Tensor
 ) -> Tensor:
-    """Predict the word that follows the words so far, int32 `(b, 1)`.
+    """Predict the next word by greedy decoding, int32 `(b, 1)`.
 
     Args:
-        model: A `course.Transformer`, or a model or function with its six call arguments in the same order.
-        encoder_input: Source ids `(b, s)`; 0 is padding.
-        output: Ids of the words so far, `(b, t)`.
+        model: A `course.Transformer`, or a model or function with the same six call arguments in this order.
+        encoder_input: Source ids `(b, s)`. 0 is padding.
+        output: Ids of the words generated so far, `(b, t)`.
     """
     encoder_input, output = ops.convert_to_tensor(encoder_input), ops.convert_to_tensor(output)
     mask = create_padding_mask(encoder_input)
     look_ahead_mask = create_look_ahead_mask(ops.shape(output)[1])
-    # `training` is None, not False: Keras 3 accepts no boolean by position.
+    # `training` is None, not False, because Keras 3 rejects positional booleans.
     probabilities, _ = model(encoder_input, output, None, mask, look_ahead_mask, mask)
     return ops.cast(ops.argmax(probabilities[:, -1:, :], axis=-1), "int32")
 
 
-def _over_keys(mask: Tensor | None) -> Tensor | None:
-    """Give a padding mask `(b, s)` an axis for the queries; a mask of a higher rank has it."""
+def _with_query_axis(mask: Tensor | None) -> Tensor | None:
+    """Add a query axis to a padding mask `(b, s)`; return masks of higher rank unchanged."""
     if mask is None:
         return None
     mask = as_boolean(mask, "mask")

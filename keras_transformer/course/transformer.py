@@ -1,11 +1,11 @@
-"""The layers, the stacks and the model of the course."""
+"""Layers, stacks and model of the course assignment."""
 
 from typing import Any, ClassVar
 
 import keras
 
 from keras_transformer._arguments import check_number, check_positive, check_rates, check_width
-from keras_transformer.course.functions import FullyConnected, _over_keys
+from keras_transformer.course.functions import FullyConnected, _with_query_axis
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
 from keras_transformer.layers.position_encoding import PositionEncoding
 from keras_transformer.layers.token_embedding import TokenEmbedding
@@ -13,14 +13,14 @@ from keras_transformer.types import Config, Shape, Tensor
 
 
 class _EncoderCall(keras.layers.Layer):
-    """A layer that accepts `training` by position, as Keras 3 does not."""
+    """A layer that accepts `training` by position, which Keras 3 rejects."""
 
     def __call__(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Any:
         return super().__call__(x, mask=mask, **_training(training))
 
 
 class _DecoderCall(keras.layers.Layer):
-    """Likewise, with the output of an encoder."""
+    """A layer that accepts `training` by position after the encoder output."""
 
     def __call__(
         self,
@@ -35,12 +35,12 @@ class _DecoderCall(keras.layers.Layer):
 
 
 def _training(training: bool | None) -> Config:
-    # If it is None, Keras must not see it: only then it asks the layer around.
+    # Omitted if None: only then does Keras use the value of the outer layer.
     return {} if training is None else {"training": training}
 
 
 class _CourseLayer(keras.layers.Layer):
-    """The parts of both layers."""
+    """Sub-layers that encoder and decoder layers share."""
 
     attention_names: ClassVar[tuple[str, ...]]
 
@@ -61,7 +61,7 @@ class _CourseLayer(keras.layers.Layer):
         check_number(above=0, layernorm_eps=layernorm_eps)
         self.embedding_dim = embedding_dim
         self.supports_masking = True
-        # In the order of the course, so that the weights of its layers can be set here.
+        # In the order of the course, so that `set_weights` accepts the weights of a course model.
         dtype = self.dtype_policy
         for name in self.attention_names:
             options = {"dropout": dropout_rate, "dtype": dtype, "name": name}
@@ -83,21 +83,21 @@ class _CourseLayer(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class EncoderLayer(_EncoderCall, _CourseLayer):
-    """Self-attention, then a feed-forward network, each added to its input and normalized.
+    """Transformer encoder layer: self-attention and feed-forward network, post-normalized.
 
     Args:
-        embedding_dim: Width `d`, and the width of each head.
-        num_heads: Number of heads, `h`; it need not divide the width.
+        embedding_dim: Width `d`, also the width of each head.
+        num_heads: Number of heads, `h`. Need not divide the width.
         fully_connected_dim: Inner width of the feed-forward network, `f`.
-        dropout_rate: Dropout rate on the attention weights, and after the feed-forward network.
-        layernorm_eps: Number that normalization adds to the variance.
+        dropout_rate: Dropout rate on the attention weights and after the feed-forward network.
+        layernorm_eps: Constant added to the variance by layer normalization.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
-        x: `(b, s, d)`, as is the output.
-        training: Whether dropout is on.
-        mask: 1 (True) where the key is a token: `(b, s)`, `(b, 1, s)`, `(b, 1, 1, s)`, or one row per query,
-            `(1, s, s)`. Defaults to the Keras mask of `x`.
+        x: Input `(b, s, d)`. The output has the same shape.
+        training: Whether to apply dropout.
+        mask: 1 (True) where the key may be attended to: `(b, s)`, `(b, 1, s)`, `(b, 1, 1, s)`, or one row per
+            query, `(1, s, s)`. Defaults to the Keras mask of `x`.
 
     Example:
         >>> layer = EncoderLayer(embedding_dim=4, num_heads=2, fully_connected_dim=8)
@@ -112,30 +112,35 @@ class EncoderLayer(_EncoderCall, _CourseLayer):
         self._build_parts(x_shape, x_shape)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        attn_output = self.mha(x, x, x, attention_mask=_over_keys(mask), training=training)
+        attn_output = self.mha(x, x, x, attention_mask=_with_query_axis(mask), training=training)
         out1 = self.layernorm1(x + attn_output)
         ffn_output = self.dropout_ffn(self.ffn(out1), training=training)
         return self.layernorm2(out1 + ffn_output)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
-        # A padding mask (b, s) is passed on; a mask of pairs covers no outputs.
+        # Only a padding mask (b, s) applies to the outputs.
         return previous_mask if len(getattr(previous_mask, "shape", ())) == 2 else None
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class DecoderLayer(_DecoderCall, _CourseLayer):
-    """Self-attention, attention to the encoder's output, then a feed-forward network.
+    """Transformer decoder layer: self-attention, cross-attention and feed-forward network.
 
-    The constructor is that of `EncoderLayer`. The layer returns its output `(b, t, d)` and the weights of
-    both attentions, `(b, h, t, t)` and `(b, h, t, s)`. Nothing hides the future without a `look_ahead_mask`.
+    The constructor arguments are those of `EncoderLayer`. Self-attention is causal only if you pass a
+    `look_ahead_mask`.
 
     Call arguments:
-        x: `(b, t, d)`.
-        enc_output: `(b, s, any width)`.
-        training: Whether dropout is on.
-        look_ahead_mask: 1 (True) where a target position may be attended to: `(1, t, t)`, `(t, t)`,
-            `(b, t, t)` or `(b, 1, t, t)`.
-        padding_mask: 1 (True) where the source has a token: `(b, 1, s)`, `(b, s)` or `(b, 1, 1, s)`.
+        x: Input `(b, t, d)`.
+        enc_output: Encoder output `(b, s, any width)`.
+        training: Whether to apply dropout.
+        look_ahead_mask: 1 (True) where the target position may be attended to: `(1, t, t)`, `(t, t)`, `(b, t,
+            t)` or `(b, 1, t, t)`.
+        padding_mask: 1 (True) where the source position may be attended to: `(b, 1, s)`, `(b, s)` or `(b, 1,
+            1, s)`.
+
+    Returns:
+        The output `(b, t, d)`, and the attention weights of self-attention `(b, h, t, t)` and cross-attention
+        `(b, h, t, s)`.
     """
 
     attention_names: ClassVar[tuple[str, ...]] = ("mha1", "mha2")
@@ -151,7 +156,7 @@ class DecoderLayer(_DecoderCall, _CourseLayer):
         look_ahead_mask: Tensor | None = None,
         padding_mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        padding_mask = _over_keys(padding_mask)
+        padding_mask = _with_query_axis(padding_mask)
         options = {"return_attention_scores": True, "training": training}
 
         # Block 1: the target attends to itself.
@@ -171,7 +176,7 @@ class DecoderLayer(_DecoderCall, _CourseLayer):
 
 
 class _Stack(keras.layers.Layer):
-    """What encoder and decoder begin with: the embedded sentence."""
+    """Embedding, position encoding and dropout that encoder and decoder share."""
 
     def __init__(self, vocab_size: int, embedding_dim: int, dropout_rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -185,25 +190,26 @@ class _Stack(keras.layers.Layer):
     def make_layers(
         self, layer_class: type[_CourseLayer], name: str, num_layers: int, *options: Any
     ) -> list[_CourseLayer]:
-        """Make the layers of a stack, numbered from 1."""
+        """Create the layers of a stack, numbered from 1."""
         check_positive(num_layers=num_layers)
         names = (f"{name}{number}" for number in range(1, num_layers + 1))
         return [layer_class(*options, dtype=self.dtype_policy.name, name=each) for each in names]
 
     def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
-        """Look up scaled vectors of token ids `(b, t)`, add their positions, and drop out: `(b, t, d)`."""
+        """Embed token ids `(b, t)`, add position encodings and apply dropout: `(b, t, d)`."""
         return self.dropout(self.pos_encoding(self.embedding(token_ids)), training=training)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Return no Keras mask: in the course every call is given its masks."""
+        """Return no Keras mask: the course passes masks as call arguments."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Encoder(_EncoderCall, _Stack):
-    """Embeds the source sentence `(b, s)` and runs it through `num_layers` encoder layers: `(b, s, d)`.
+    """Transformer encoder: embeds source ids `(b, s)` and applies `num_layers` encoder layers.
 
-    `input_vocab_size` is the number of token ids. `maximum_position_encoding` is taken and not needed: there
-    is no longest sentence. The other arguments, and those of the call, are those of `EncoderLayer`.
+    Returns `(b, s, d)`. `input_vocab_size` is the number of token ids. `maximum_position_encoding` is
+    accepted for compatibility and ignored: the length is unlimited. All other arguments, and the call
+    arguments, are those of `EncoderLayer`.
     """
 
     def __init__(
@@ -228,7 +234,7 @@ class Encoder(_EncoderCall, _Stack):
             layer.build((*x_shape, self.embedding_dim))
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
-        x, mask = self.embed(x, training), _over_keys(mask)
+        x, mask = self.embed(x, training), _with_query_axis(mask)
         for layer in self.enc_layers:
             x = layer(x, training, mask)
         return x
@@ -236,11 +242,12 @@ class Encoder(_EncoderCall, _Stack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Decoder(_DecoderCall, _Stack):
-    """Embeds the target sentence `(b, t)` and runs it through `num_layers` decoder layers.
+    """Transformer decoder: embeds target ids `(b, t)` and applies `num_layers` decoder layers.
 
-    The constructor is that of `Encoder`, with `target_vocab_size`. The arguments of the call are those of
-    `DecoderLayer`. It returns the output `(b, t, d)`, and a dict of the weights of each layer `i`, from 1:
-    `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
+    The constructor arguments are those of `Encoder`, with `target_vocab_size`; the call arguments are those
+    of `DecoderLayer`. Returns the output `(b, t, d)` and a dict of the attention weights of each layer `i`,
+    from 1: `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h,
+    t, s)`.
     """
 
     def __init__(
@@ -283,14 +290,14 @@ class Decoder(_DecoderCall, _Stack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Transformer(keras.Model):
-    """Encoder, decoder and a softmax over the target vocabulary.
+    """Encoder-decoder Transformer of the course: encoder, decoder and a softmax output layer.
 
-    The constructor is that of `Encoder` and of `Decoder`; the call is that of both, and returns probabilities
-    `(b, t, target_vocab_size)` with the dict of `Decoder`.
+    The constructor and call arguments are those of `Encoder` and `Decoder`. The call returns probabilities
+    `(b, t, target_vocab_size)` and the dict of `Decoder`.
 
-    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments (masks too need a row for
-    every example), or the pair of sentences; losses and metrics are given the probabilities. Keras exports no
-    dict of weights: export `keras.Model([source, target], model(source, target)[0])`.
+    For `fit`, `evaluate` and `predict`, pass a dict of call arguments (masks too need a row per example) or
+    the pair of sentences. Losses and metrics receive the probabilities. Keras cannot export the dict of
+    weights: export `keras.Model([source, target], model(source, target)[0])`.
     """
 
     def __init__(
@@ -317,13 +324,13 @@ class Transformer(keras.Model):
             target_vocab_size, activation="softmax", dtype=dtype, name="final_layer"
         )
 
-    # `fit` passes all its inputs as the first argument; on JAX through `stateless_call`.
+    # `fit` passes all inputs as the first argument; on JAX it calls `stateless_call`.
     def __call__(self, input_sentence: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Call the model; every argument may be given by position."""
+        """Call the model. All arguments may be passed by position."""
         return super().__call__(**_by_name(input_sentence, *args, **kwargs))
 
     def stateless_call(self, trainable: Any, non_trainable: Any, inputs: Any, **kwargs: Any) -> Any:
-        """Call the model with given weights, as `fit` does on JAX."""
+        """Call the model with the given weights; `fit` on JAX uses this."""
         return super().stateless_call(trainable, non_trainable, **_by_name(inputs, **kwargs))
 
     def build(self, input_sentence_shape: Shape, output_sentence_shape: Shape) -> None:
@@ -346,13 +353,13 @@ class Transformer(keras.Model):
         )
         return self.final_layer(dec_output), attention_weights
 
-    # The loss and the metrics are those of the probabilities, the first of what `call` returns.
+    # Loss and metrics use only the probabilities, the first output of `call`.
     def compute_loss(self, x: Any, y: Any, y_pred: Any, *args: Any, training: bool = True) -> Tensor:
-        """Compute the loss; Keras calls this."""
+        """Compute the loss. Called by Keras."""
         return super().compute_loss(x, y, y_pred[0], *args, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Config:
-        """Compute the metrics; Keras calls this."""
+        """Compute the metrics. Called by Keras."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
     def get_config(self) -> Config:
@@ -375,7 +382,7 @@ _CALL = (
 
 
 def _by_name(inputs: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by name; the inputs may be all of them, or both sentences."""
+    """Return call arguments by name; `inputs` may be a dict of all of them, or both sentences."""
     if isinstance(inputs, dict):
         return {**inputs, **kwargs}
     sentences = inputs if isinstance(inputs, (list, tuple)) else (inputs,)

@@ -1,9 +1,10 @@
-"""Sentence pairs and labelled texts from files and datasets, and the batches that train a model on them.
+"""Read training data from files and datasets, and build the batches that train a model.
 
-The way of the data: `read_pairs` gives a list of pairs, `EncodedPairs.encode` makes token ids of
-them, `translation_dataset` batches these; it also takes pairs of texts, and keeps their token ids on
-the disk where they are more than memory holds. For labels there are `read_labelled` and
-`classification_dataset`, for the tags of tokens `read_tagged` and `tagging_dataset`.
+For translation: `read_pairs` returns a list of pairs, `EncodedPairs.encode` tokenizes them, and
+`translation_dataset` builds batches. You can also pass texts directly to `translation_dataset`; with `cache`,
+the token ids of a corpus larger than memory stay on disk. For classification, use `read_labelled` and
+`classification_dataset`; for tagging, `read_tagged` and `tagging_dataset`; for language models, `read_texts`
+and `text_dataset`.
 """
 
 from keras_transformer.data.batching import batch_shapes

@@ -1,4 +1,4 @@
-"""What the names of columns say: which holds sources, which targets, and which no texts."""
+"""Guess from column names which column holds sources, targets, texts, labels or tags."""
 
 import re
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _OTHER = {
     "split",
 }
 _OTHER |= {"attribution", "license", "domain", "corpus", "date", "notes", "note", "comment"}
-# Of a table of labelled texts, where some names mean something else than in one of pairs.
+# For labelled texts, because some names have a different meaning than in tables of pairs.
 _LABEL = """
 label labels class classes category categories sentiment intent topic topics tag tags genre emotion
 emotions rating stars polarity spam toxic gold target targets y label_text label_name class_name
@@ -66,22 +66,22 @@ _CODE = re.compile(rf"({'|'.join(_CODES.split())})([-_][a-z]{{2,4}})?", re.I)
 
 
 def role(name: str) -> str | None:
-    """Say what a column of this name holds: source, target, language, text or other; None if unknown."""
-    # Of a nested object of JSON, `translation.de`, the inner name.
+    """Return what a column name means: source, target, language, text or other; None if unknown."""
+    # For a nested JSON object such as `translation.de`, use the inner name.
     inner = name.rpartition(".")[2].strip()
     if _CODE.fullmatch(inner) and inner.lower() not in _OTHER:
         return "language"
     words = re.findall(r"[^\W\d_]+", inner.casefold())
-    kinds = [_kind(word) for word in words]
+    kinds = [_word_role(word) for word in words]
     if None in kinds:
         return None
     for kind in ("other", "source", "target", "language"):
         if kind in kinds:
             return kind
-    return "text" if words else "other"  # the index of a table has no name
+    return "text" if words else "other"  # an index column has no name
 
 
-def _kind(word: str) -> str | None:
+def _word_role(word: str) -> str | None:
     words = {
         "other": _OTHER,
         "source": _SOURCE,
@@ -94,30 +94,30 @@ def _kind(word: str) -> str | None:
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Return whether a row is one of names: each is known, and at least two are of texts."""
+    """Return whether a row is a header: all names are known, and two or more are of texts."""
     roles = [role(cell) for cell in cells]
     is_known = None not in roles and not any(cell.strip()[:1].isdigit() for cell in cells)
     are_texts = sum(kind != "other" for kind in roles) >= 2
     names = [cell.strip().casefold() for cell in cells]
-    # A code within a text, such as "to be", is a word.
+    # In a text such as "to be", a language code is a word.
     are_words = any(_CODE.fullmatch(word) for name in names if " " in name for word in name.split())
     return is_known and are_texts and not are_words and len({*names}) == len(names)
 
 
 def is_short_code(cell: str) -> bool:
-    """Return whether a name is a code of two letters, which may be a word: *it*, *es*, *is*."""
+    """Return whether a cell has two letters: a language code or a word, such as *it*, *es*, *is*."""
     return len(cell.strip()) == 2
 
 
 def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the places of the two names that are of sources and of targets; None if others could be."""
+    """Return the indices of the source and target columns; None if ambiguous."""
     roles = [role(name) for name in names]
     sources, targets = (
-        [place for place, kind in enumerate(roles) if kind == side] for side in ("source", "target")
+        [index for index, kind in enumerate(roles) if kind == side] for side in ("source", "target")
     )
     if len(sources) == len(targets) == 1:
         return sources[0], targets[0]
-    texts = [place for place, kind in enumerate(roles) if kind != "other"]
+    texts = [index for index, kind in enumerate(roles) if kind != "other"]
     if len(texts) != 2:
         return None
     first, second = texts
@@ -125,15 +125,15 @@ def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def text_and_label(names: Sequence[str]) -> tuple[int, int] | None:
-    """Return the places of the two names that are of texts and of their labels; None if others could be."""
+    """Return the indices of the text and label columns; None if ambiguous."""
     plain = [name.rpartition(".")[2].strip().casefold() for name in names]
     texts, labels = (
-        [place for place, name in enumerate(plain) if name in known.split()] for known in (_LABELLED, _LABEL)
+        [index for index, name in enumerate(plain) if name in known.split()] for known in (_LABELLED, _LABEL)
     )
     return (texts[0], labels[0]) if len(texts) == len(labels) == 1 else None
 
 
 def tokens_and_tags(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the best known of the names that are of tokens, and of those of tags; None without either."""
+    """Return the names of the token and tag columns, by priority; None if one is missing."""
     tokens, tags = ([name for name in known if name in names] for known in (_TOKENS, _TAGS))
     return (tokens[0], tags[0]) if tokens and tags else None

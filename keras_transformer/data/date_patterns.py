@@ -1,7 +1,7 @@
-"""Ways to write a date, from the Unicode CLDR through the optional package `babel`.
+"""Date formats of many languages, from the Unicode CLDR through the optional package `babel`.
 
-`03.04.2023` is March in one country and April in another: no reader can translate it. A pattern is left out
-by rule, not by hand: when any of its strings could be read as another date in any other pattern.
+A string such as `03.04.2023` is ambiguous: March in one country, April in another. A pattern is excluded if
+any of its strings could be read as a different date in any other pattern.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from babel import Locale
 
-# CLDR locales, grouped by script. Their dates are written in the Gregorian calendar.
+# CLDR locales with the Gregorian calendar, grouped by script.
 LOCALES: tuple[str, ...] = (
     *("en_US", "en_GB", "de", "fr", "es", "it", "pt_BR", "nl", "ro", "sv", "da", "nb", "is"),
     *("fi", "et", "lv", "lt", "pl", "cs", "hu", "tr", "id", "vi"),
@@ -31,7 +31,7 @@ LOCALES: tuple[str, ...] = (
 )
 STYLES: tuple[str, ...] = ("full", "long", "medium")
 
-# The digit zero of the CLDR numbering systems that are not Latin; the digits 1 to 9 follow it.
+# Digit zero of the non-Latin CLDR numbering systems. The digits 1 to 9 follow it in Unicode.
 _ZERO_DIGITS: dict[str, str] = {
     "arab": "\N{ARABIC-INDIC DIGIT ZERO}",
     "arabext": "\N{EXTENDED ARABIC-INDIC DIGIT ZERO}",
@@ -39,36 +39,36 @@ _ZERO_DIGITS: dict[str, str] = {
     "beng": "\N{BENGALI DIGIT ZERO}",
 }
 
-# A field of a CLDR pattern is a letter and a width: how often the letter is repeated.
+# A field of a CLDR pattern is a letter and a width (the number of repetitions).
 _SLOTS = {"y": "year", "M": "month", "L": "month", "d": "day", "E": "weekday", "c": "weekday"}
 _CONTEXTS = {"M": "format", "L": "stand-alone", "E": "format", "c": "stand-alone"}
 _NAME_WIDTHS = {1: "abbreviated", 2: "abbreviated", 3: "abbreviated", 4: "wide", 5: "narrow"}
 _TWO_DIGIT_YEAR = ("y", 2)
-# Keyboards write one kind of space and no marks for the direction of text.
+# Replace characters that users do not type: special spaces and text direction characters.
 _KEYBOARD = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u200e": None, "\u200f": None, "\u061c": None})
 
-# Feb 29 exists, so that every day of any year is compared.
+# A leap year, so that February 29 is compared too.
 _LEAP_YEAR = 2000
 _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _DatePattern:
-    """One way to write a date."""
+    """A date format of a locale."""
 
-    locale: str  # of CLDR, for example `pt_BR`
-    style: str  # of CLDR: `full`, `long` or `medium`
-    template: str  # text with the slots `{year}`, `{month}`, `{day}` and perhaps `{weekday}`
-    months: tuple[str, ...]  # what is written for the months 1 to 12: names or numbers
+    locale: str  # CLDR locale, for example `pt_BR`
+    style: str  # CLDR style: `full`, `long` or `medium`
+    template: str  # format string with `{year}`, `{month}`, `{day}` and optionally `{weekday}`
+    months: tuple[str, ...]  # names or numbers of the months 1 to 12
     days: tuple[str, ...]
-    weekdays: tuple[str, ...] = ("",) * 7  # from Monday on
-    digits: str = "0123456789"  # of the year
+    weekdays: tuple[str, ...] = ("",) * 7  # Monday first
+    digits: str = "0123456789"  # digits of the year
 
     def write(self, date: dt.date) -> str:
         return self.compose(date.year, date.month, date.day, date.weekday())
 
     def compose(self, year: int, month: int, day: int, weekday: int) -> str:
-        """Return the text of four values; `weekday` counts from Monday = 0."""
+        """Return the formatted date. `weekday` is 0 for Monday."""
         return self.template.format(
             year="".join([self.digits[int(digit)] for digit in str(year)]),
             month=self.months[month - 1],
@@ -78,12 +78,12 @@ class _DatePattern:
 
 
 def _numbers(last: int, *, width: int = 1, digits: str = "0123456789") -> tuple[str, ...]:
-    """Return the numbers 1 to `last`, padded with zeros to `width`, written in `digits`."""
+    """Return the numbers 1 to `last`, zero-padded to `width`, in the given digits."""
     native = str.maketrans("0123456789", digits)
     return tuple(str(value).zfill(width).translate(native) for value in range(1, last + 1))
 
 
-# All-numeric orders of the world; they are never written, only compared with.
+# All-numeric formats. They are never generated, only checked for ambiguity.
 _NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
     _DatePattern(locale="numeric", style=order, template=order, months=months, days=days)
     for order in ("{day} {month} {year}", "{month} {day} {year}", "{year} {month} {day}")
@@ -92,7 +92,7 @@ _NUMERIC_ORDERS: tuple[_DatePattern, ...] = tuple(
 
 
 def _cldr_patterns(locales: Sequence[str], styles: Sequence[str] = STYLES) -> list[_DatePattern]:
-    """Read the date patterns of `locales` in `styles`; raise InputError without `babel` or such a locale."""
+    """Return the date patterns of the locales; raise InputError if `babel` or a locale is missing."""
     try:
         from babel import Locale, UnknownLocaleError
     except ImportError:
@@ -118,7 +118,7 @@ def _compile(locale: Locale, style: str) -> _DatePattern | None:
     tokens = tokenize_pattern(locale.date_formats[style].pattern)
     fields = [token for kind, token in tokens if kind == "field" and token[0] != "G"]
     widths = {_SLOTS.get(letter, "other"): (letter, width) for letter, width in fields}
-    # Left out: what has other fields than a day, month, year, era and weekday, or a year of two digits.
+    # Excluded: patterns with fields other than day, month, year, era and weekday, or with a two-digit year.
     if "other" in widths or _TWO_DIGIT_YEAR in fields or not {"year", "month", "day"} <= {*widths}:
         return None
     zero = ord(_ZERO_DIGITS.get(locale.default_numbering_system, "0"))
@@ -142,7 +142,7 @@ def _compile(locale: Locale, style: str) -> _DatePattern | None:
 
 
 def _template_part(locale: Locale, token: str | tuple[str, int]) -> str:
-    """Return literal text or a slot; the era is text, since all dates are of this one."""
+    """Return a literal or a slot of the template. The era is a literal, as it is the same for all dates."""
     if isinstance(token, str):
         return _typed(token).replace("{", "{{").replace("}", "}}")
     letter, width = token
@@ -154,9 +154,9 @@ def _typed(text: str) -> str:
 
 
 def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
-    """Return the patterns none of whose strings can be read as another date."""
-    # Strings are compared as readers see them, over every day of a leap year with every weekday. One year is
-    # enough: years have four digits, which no reader takes for a day or a month.
+    """Return the patterns whose strings cannot be read as a different date."""
+    # Compare normalized strings of every day of a leap year with every weekday. One year is enough, because a
+    # four-digit year cannot be read as a day or a month.
     dates_by_reading: dict[str, set[tuple[int, int]]] = defaultdict(set)
     readings: list[set[str]] = []
     dates = [(month, day + 1) for month, days in enumerate(_DAYS_IN_MONTH, start=1) for day in range(days)]
@@ -167,19 +167,19 @@ def _unambiguous(patterns: Sequence[_DatePattern]) -> list[_DatePattern]:
             reading = _reading(pattern.compose(_LEAP_YEAR, month, day, weekday))
             dates_by_reading[reading].add((month, day))
             readings[-1].add(reading)
-    # Where two patterns disagree, both are left out.
+    # If two patterns disagree, both are excluded.
     ambiguous = {reading for reading, dates in dates_by_reading.items() if len(dates) > 1}
     pairs = zip(patterns, readings, strict=False)
     return [pattern for pattern, written in pairs if ambiguous.isdisjoint(written)]
 
 
 def _reading(text: str) -> str:
-    """Return `text` without what readers overlook: case, punctuation, spaces, kind of digits."""
+    """Normalize case, punctuation, spaces and digits, which readers overlook."""
     return " ".join(text.casefold().translate(_READING).split())
 
 
 class _Reading(dict[int, str]):
-    """A translation table that fills itself: what a reader sees in each character."""
+    """Translation table that normalizes a character when it is first looked up."""
 
     def __missing__(self, code_point: int) -> str:
         character = chr(code_point)

@@ -1,4 +1,4 @@
-"""Pairs of strings to pairs of token ids, within length limits."""
+"""Tokenize sentence pairs and drop those that exceed the length limits."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ from keras_transformer.types import SPECIAL_IDS, Pair
 Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 
-# So many texts are tokenized at once: enough for speed, few enough for the memory of a large corpus.
+# Texts tokenized at once: enough for speed, and small in memory.
 _CHUNK_SIZE = 8192
 
 _LOGGER = logging.getLogger(__name__)
@@ -33,20 +33,20 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedPairs:
-    """Token ids of n pairs, without special tokens, and how many pairs were too long."""
+    """Token ids of n sentence pairs, without special tokens, and the number of dropped pairs."""
 
     source: tf.RaggedTensor | _StoredRows
-    """Source token ids, int32 (n, ragged); those of a cache are on the disk."""
+    """Source token ids, int32 (n, ragged). On disk if read from a cache."""
     target: tf.RaggedTensor | _StoredRows
-    """Target token ids, likewise."""
+    """Target token ids, int32 (n, ragged). On disk if read from a cache."""
     num_dropped: int = 0
-    """Pairs left out because a side was too long."""
+    """Number of pairs dropped because the source or the target was too long."""
     num_dropped_source: int = 0
-    """Those with a source that was too long; a pair may be too long on both sides."""
+    """Number of pairs whose source was too long. The target may be too long as well."""
     num_dropped_target: int = 0
-    """Those with a target that was too long."""
+    """Number of pairs whose target was too long. The source may be too long as well."""
     source_end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
-    """What ends each source: `Tokenizer.end_ids`."""
+    """Token ids appended to each source: `Tokenizer.end_ids`."""
 
     @classmethod
     def encode(
@@ -58,27 +58,27 @@ class EncodedPairs:
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> Self:
-        """Tokenize pairs and leave out those that are too long.
+        """Tokenize pairs in memory and drop those that are too long.
 
-        A pair is never cut: half a sentence next to a whole translation teaches the model to
-        invent or to stop early. What is left out is counted and logged as a warning, and so are pairs
-        with an empty side, which are kept; `read_pairs` leaves them out.
+        Pairs are never truncated: half a sentence with a whole translation teaches the model to invent text
+        or to stop early. Dropped pairs are logged as a warning. So are pairs with an empty side, which are
+        kept here (`read_pairs` drops them).
 
         Args:
-            pairs: n source and target texts; a generator is read to its end.
-            source_tokenizer: tokenizer of the sources.
-            target_tokenizer: tokenizer of the targets.
-            max_source_length: most tokens of a source, the end token included.
-            max_target_length: most tokens of a target, one special token included: the decoder
-                reads it with a start token and predicts it with an end token.
+            pairs: n pairs of source and target text, or a generator of pairs.
+            source_tokenizer: Tokenizer of the sources.
+            target_tokenizer: Tokenizer of the targets.
+            max_source_length: Maximum number of tokens of a source, including the end token.
+            max_target_length: Maximum number of tokens of a target, including one special token: the start
+                token when the decoder reads it, the end token when it predicts it.
 
         Returns:
-            The token ids of the pairs that fit, in order, and the counts of the others.
+            The token ids of the kept pairs, in order, and the numbers of dropped pairs.
 
         Raises:
-            TypeError: a pair is not two strings.
-            InputError: there are no pairs, or none fits.
-            ValueError: a limit is below 2, which no text fits.
+            InputError: If there are no pairs, or all are too long.
+            TypeError: If a pair is not two strings.
+            ValueError: If a limit is below 2.
         """
         _check_tokenizers(source_tokenizer, target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
@@ -104,27 +104,28 @@ class EncodedPairs:
         max_target_length: int = 256,
         progress: Callable[[int], None] | None = None,
     ) -> Self:
-        """Tokenize more pairs than memory holds to a directory, on all cores, or find them there.
+        """Tokenize a corpus larger than memory into a directory, or load it from there.
 
-        Their ids stay on the disk; what is in memory is 8 bytes a pair. It notices other tokenizers and
-        limits, but not other texts.
+        Uses all CPU cores. The token ids stay on disk; memory holds 8 bytes per pair. An existing cache is
+        checked for its tokenizers and limits, but not for its texts: use a new directory if the texts change.
 
         Args:
-            pairs: what gives texts: a generator, a function that returns one, a `tf.data.Dataset` of two
-                strings, `ParallelText` or a list; pairs with an empty side are left out.
-            source_tokenizer: tokenizer of the sources.
-            target_tokenizer: tokenizer of the targets.
-            directory: of the ids; it appears when all of them are there.
-            max_source_length: as in `encode`.
-            max_target_length: likewise.
-            progress: is told how many more pairs are tokenized.
+            pairs: A generator, a function that returns one, a `tf.data.Dataset` of two strings,
+                `ParallelText` or a list. Pairs with an empty side are dropped.
+            source_tokenizer: Tokenizer of the sources.
+            target_tokenizer: Tokenizer of the targets.
+            directory: Directory of the token ids. Appears only when it is complete.
+            max_source_length: As for `encode`.
+            max_target_length: As for `encode`.
+            progress: Called with the number of newly tokenized pairs.
 
         Returns:
-            The token ids of the pairs that fit, in order, and the counts of the others.
+            The token ids of the kept pairs, in order, and the numbers of dropped pairs.
 
         Raises:
-            InputError: as in `encode`; the directory is damaged, of others, or cannot be written.
-            ValueError: a limit is below 2, which no text fits.
+            InputError: As for `encode`; or if the directory is damaged, was written with other tokenizers or
+                limits, or cannot be written.
+            ValueError: If a limit is below 2.
         """
         _check_tokenizers(source_tokenizer, target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
@@ -140,7 +141,7 @@ class EncodedPairs:
     def encode_fitting(
         cls, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
     ) -> Self:
-        """Tokenize at least one pair without checks and warnings; perhaps none fits."""
+        """Tokenize one or more pairs without checks or warnings. All may be dropped."""
         texts = zip(*pairs, strict=True)
         source, target = (_tokenize(list(side), each) for side, each in zip(texts, tokenizers, strict=True))
         # (n, ragged) -> (n,)
@@ -170,7 +171,7 @@ class EncodedPairs:
 
     @tf.autograph.experimental.do_not_convert
     def _example(self, source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
-        """Make inputs and labels, so that the decoder predicts each token from the true ones before it."""
+        """Build the decoder inputs and labels, shifted by one position (teacher forcing)."""
         start, end = (
             tf.fill([target.nrows(), 1], tf.constant(token_id, tf.int32))  # (b, 1)
             for token_id in (SPECIAL_IDS.start, SPECIAL_IDS.end)
@@ -179,16 +180,16 @@ class EncodedPairs:
         return {**self._source_inputs(source), **decoder}, tf.concat([target, end], axis=1)
 
     def _source_inputs(self, source: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
-        """Return the inputs of an encoder, by name."""
+        """Return the encoder inputs by name."""
         ends = tf.tile(tf.constant([self.source_end_ids], tf.int32), [source.nrows(), 1])
         return {"encoder_token_ids": tf.concat([source, ends], axis=1)}
 
     def lengths(self) -> np.ndarray:
-        """Return the lengths of each source and target with their ends, int32 (n, 2)."""
+        """Return the lengths of each source and target, including end tokens, int32 (n, 2)."""
         return np.stack([_lengths(self.source, len(self.source_end_ids)), _lengths(self.target, 1)], axis=1)
 
     def counts(self) -> Counter[str]:
-        """Return how many pairs there are, and were; counts of several chunks can be added."""
+        """Return the numbers of kept and dropped pairs. Counters of several chunks can be added."""
         return Counter(
             kept=len(self),
             dropped=self.num_dropped,
@@ -198,7 +199,7 @@ class EncodedPairs:
 
 
 def _description(tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]) -> dict[str, object]:
-    """Return all that decides the token ids of a cache, but for the texts."""
+    """Return what determines the token ids of a cache, except the texts."""
     source, target = (tokenizer.fingerprint() for tokenizer in tokenizers)
     return {
         "source_tokenizer": source,
@@ -212,11 +213,11 @@ def _description(tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int
 def _encoded_chunks(
     pairs: PairSource, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
 ) -> Iterator[EncodedPairs]:
-    """Tokenize pairs in chunks, in order; raise InputError in the end if there are none, or none fits."""
+    """Tokenize pairs in chunks, in order; at the end, raise InputError if no pair was kept."""
     counts, is_kept = Counter[str](), Counter[bool]()
-    texts = _with_text(pairs() if callable(pairs) else pairs, is_kept)
+    texts = _drop_empty(pairs() if callable(pairs) else pairs, is_kept)
     encode = functools.partial(EncodedPairs.encode_fitting, tokenizers=tokenizers, limits=limits)
-    for encoded in _mapped(encode, iter(lambda: list(itertools.islice(texts, _CHUNK_SIZE)), [])):
+    for encoded in _encode_ahead(encode, iter(lambda: list(itertools.islice(texts, _CHUNK_SIZE)), [])):
         counts += encoded.counts()
         yield encoded
     if not counts:
@@ -225,12 +226,12 @@ def _encoded_chunks(
     _report_dropped(counts, *limits)
 
 
-def _mapped(
+def _encode_ahead(
     encode: Callable[[list[Pair]], EncodedPairs], chunks: Iterator[list[Pair]]
 ) -> Iterator[EncodedPairs]:
-    """Encode some chunks ahead, with a thread for each core, and yield them in order."""
-    # Not processes: the operations of all tokenizers leave Python's lock, and two threads take 1.98 of two
-    # cores. Processes would each have TensorFlow in memory, and need a guarded main program.
+    """Encode chunks ahead of the consumer, one thread per core, and yield them in order."""
+    # Threads, because the operations of all tokenizers release the GIL: two threads use 1.98 of two cores.
+    # Processes would each load TensorFlow, and need an `if __name__ == "__main__"` guard.
     num_threads = os.cpu_count() or 1
     with ThreadPoolExecutor(num_threads) as pool:
         waiting: deque[Future[EncodedPairs]] = deque()
@@ -242,13 +243,13 @@ def _mapped(
             yield waiting.popleft().result()
 
 
-def _with_text(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
-    """Leave out pairs with an empty side, as `read_pairs` does, and count both kinds."""
+def _drop_empty(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]:
+    """Drop pairs with an empty side, as `read_pairs` does, and count kept and dropped pairs."""
     for row in pairs.as_numpy_iterator() if isinstance(pairs, tf.data.Dataset) else pairs:
         if not is_pair(row):
             wanted = "Each element must be a pair of texts, source and target."
             raise InputError(f"{wanted} Received: {row!r:.200}.")
-        # As text: the white space of bytes is that of ASCII alone.
+        # Decoded, because `bytes.strip` removes only ASCII white space.
         source, target = (
             text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
         )
@@ -272,7 +273,7 @@ def _check_length_limits(max_source_length: int, max_target_length: int) -> None
 
 
 def _report_dropped(counts: Counter[str], max_source_length: int, max_target_length: int) -> None:
-    """Log how many pairs were too long; raise InputError if all were."""
+    """Log how many pairs were too long; raise InputError if no pair is left."""
     if not counts["dropped"]:
         return
     causes = (
@@ -282,16 +283,16 @@ def _report_dropped(counts: Counter[str], max_source_length: int, max_target_len
     if not counts["kept"]:
         raise InputError(f"Every pair is too long. Received: {counts['dropped']} pairs, {causes}.")
     total = counts["kept"] + counts["dropped"]
-    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits meant")
+    _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits intended")
 
 
 def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenize n texts in chunks to int32 (n, ragged)."""
+    """Tokenize n texts in chunks, int32 (n, ragged)."""
     starts = range(0, len(texts), _CHUNK_SIZE)
     chunks = [tokenizer.tokenize(texts[start : start + _CHUNK_SIZE]) for start in starts]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)
 
 
 def _lengths(token_ids: tf.RaggedTensor | _StoredRows, num_special: int) -> np.ndarray:
-    """Count the tokens of each row and its special tokens, int32 (n,)."""
+    """Return the length of each row plus its number of special tokens, int32 (n,)."""
     return np.asarray(token_ids.row_lengths(), np.int32) + num_special

@@ -1,8 +1,7 @@
-"""Pairs of one file: a table with tabs or commas, JSON lines or TMX, by the ending of its name.
+"""Files of pairs: tables (tabs or commas), JSON, JSON lines and TMX, selected by the file suffix.
 
-A format is one function: it looks at a file, and returns a function that iterates over its rows, each a list
-of cells or texts by name. Which of these are source and target is decided for all formats alike, by
-`_chosen_columns`.
+Each format is a function that inspects a file and returns a function that iterates over its rows: lists of
+cells, or dicts of texts. `_source_and_target_columns` selects source and target for all formats.
 """
 
 import csv
@@ -25,13 +24,13 @@ from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
 _Cells: TypeAlias = list[str] | dict[str, str]
-_Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # with the number of the line
+_Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # line number and cells
 _OpenRows: TypeAlias = Callable[[], _Rows]
-_CellsOf: TypeAlias = Callable[[object, object], _Cells]  # of a row of JSON, and its origin
+_CellsOf: TypeAlias = Callable[[object, object], _Cells]  # from a JSON row and its origin
 
-_NUM_LOOKED_AT = 1000
-_MAX_LINES_OF_A_CELL = 100
-_MANY_QUOTED = 10
+_SAMPLE_SIZE = 1000
+_MAX_CELL_LINES = 100
+_MIN_QUOTED_ROWS = 10
 _MAX_JSON = 2**28
 _MAX_SEGMENT = 2**24
 _DELIMITERS = ",;\t|"
@@ -40,7 +39,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _PairsFile:
-    """The pairs of a file, read anew in each iteration; `columns` are names, or numbers from 1."""
+    """Pairs of a file, read again in each iteration. `columns` are names, or numbers from 1."""
 
     def __init__(self, path: Path, columns: tuple[str, str] | None = None) -> None:
         self.path, self.columns = path, columns
@@ -49,7 +48,7 @@ class _PairsFile:
     @functools.cached_property
     def _open_rows(self) -> _OpenRows:
         if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
-            raise InputError(f"Cannot read {self.path}: no regular file, which can be read twice.")
+            raise InputError(f"Cannot read {self.path}: not a regular file, which can be read twice.")
         return self._open_format()
 
     def _open_format(self) -> _OpenRows:
@@ -57,16 +56,16 @@ class _PairsFile:
 
     @functools.cached_property
     def _layout(self) -> "_Layout":
-        head = [cells for _, cells in itertools.islice(self._open_rows(), _NUM_LOOKED_AT)]
+        head = [cells for _, cells in itertools.islice(self._open_rows(), _SAMPLE_SIZE)]
         if not head:
             raise InputError(f"Cannot read {self.path}: it has no rows.")
         return self._choose_columns(head)
 
     def _choose_columns(self, head: list[_Cells]) -> "_Layout":
-        return _chosen_columns(self.path, head, self.columns)
+        return _source_and_target_columns(self.path, head, self.columns)
 
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
-        """Yield the pairs; with further targets also the source with each column after the second."""
+        """Yield the pairs; with `further_targets`, also the source with each later column."""
         source, target, first_row, has_more = self._layout
         for line, cells in itertools.islice(self._open_rows(), first_row, None):
             if isinstance(cells, dict):
@@ -85,7 +84,7 @@ class _Layout(NamedTuple):
     source: str | int
     target: str | int
     first_row: int = 0
-    has_more: bool = False  # targets, in the columns after the second
+    has_more: bool = False  # whether later columns are further targets
 
 
 def _ending(path: Path) -> str:
@@ -96,20 +95,20 @@ def _is_of_pairs(name: str) -> bool:
     return _ending(Path(name)) in _FORMATS
 
 
-def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | None) -> _Layout:
-    """Find source and target by the first rows; raise InputError where these do not tell."""
+def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | None) -> _Layout:
+    """Select source and target from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
-        source, target = _named(path, names, wanted)
+        source, target = _column_indices(path, names, wanted)
         return _Layout(names[source], names[target])
     numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
     if wanted and len(numbers) < 2:
-        return _Layout(*_named(path, first, wanted), first_row=1)
-    # Names of two letters may be words, but for a format that has names in its first row.
+        return _Layout(*_column_indices(path, first, wanted), first_row=1)
+    # Two-letter names may be words, except in a .csv file, whose first row is a header.
     are_words = all(map(is_short_code, first)) and _ending(path) != ".csv"
     if is_header(first) and not (numbers and are_words):
-        source, target = numbers or _named(path, first, None)
+        source, target = numbers or _column_indices(path, first, None)
         if are_words:
             _LOGGER.warning(
                 "%s: its first row, %s, was taken for names of columns. If it is a pair: %s#1,2",
@@ -120,30 +119,34 @@ def _chosen_columns(path: Path, rows: list[_Cells], wanted: tuple[str, str] | No
         source, target = numbers
         return _Layout(source, target, has_more=numbers == [0, 1])
     if _ending(path) == ".csv":
-        raise _ask(path, "its first row does not say which columns are source and target", "1,2", first)
+        raise _columns_error(
+            path, "its first row does not say which columns are source and target", "1,2", first
+        )
     return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
 
 
-def _named(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
-    """Return the places of the source and the target among the names of columns."""
+def _column_indices(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
+    """Return the indices of the source and target columns by name."""
     if wanted is None:
         found = source_and_target(names)
         if found is None:
             example = ",".join([*names, "SOURCE", "TARGET"][:2])
-            raise _ask(
+            raise _columns_error(
                 path, "the names of its columns do not say which are source and target", example, names
             )
-        _LOGGER.info("%s: read %r → %r", path, *(names[place] for place in found))
+        _LOGGER.info("%s: read %r → %r", path, *(names[index] for index in found))
         return found
-    places = []
+    indices = []
     for name in wanted:
-        matches = [place for place, each in enumerate(names) if each.strip() == name]
-        # The inner name of a nested object, or a language without its country.
-        matches = matches or [place for place, each in enumerate(names) if _is_short_for(name, each)]
+        matches = [index for index, each in enumerate(names) if each.strip() == name]
+        # Match the inner name of a nested object, or a language without its country.
+        matches = matches or [index for index, each in enumerate(names) if _is_short_for(name, each)]
         if len(matches) != 1:
-            raise InputError(f"{path} must have one column {name!r}. Received: columns {_shown(names)}.")
-        places += matches
-    return places[0], places[1]
+            raise InputError(
+                f"{path} must have one column {name!r}. Received: columns {_shown_cells(names)}."
+            )
+        indices += matches
+    return indices[0], indices[1]
 
 
 def _is_short_for(name: str, column: str) -> bool:
@@ -151,37 +154,39 @@ def _is_short_for(name: str, column: str) -> bool:
     return inner == name.casefold().replace("_", "-") or inner.startswith(f"{name.casefold()}-")
 
 
-def _ask(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
+def _columns_error(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
     way = "Say it by names, or by numbers if the first row is a pair"
-    return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown(cells)}.")
+    return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown_cells(cells)}.")
 
 
-def _shown(cells: Sequence[str]) -> str:
+def _shown_cells(cells: Sequence[str]) -> str:
     return ", ".join(repr(cell[:40]) for cell in cells[:8])
 
 
-# What is no text where it fills a column: numbers, addresses, identifiers with a digit in them, a licence.
+# A column with only such cells holds no texts: numbers, URLs, identifiers with a digit, licences.
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(e[-+]?\d+)?|https?://\S+|[\w.-]+\.\w+/\S*", re.I)
 _IDENTIFIER = re.compile(r"[\w.:/#-]*\d[\w.:/#-]*")
 _LICENCE = re.compile(r"CC-BY|.*\bAttribution:")
 
 
 def _columns_of_texts(path: Path, rows: list[list[str]]) -> _Layout:
-    """Take the first two columns, unless the first rows show that they are no texts and others are."""
+    """Select the first two columns, unless the first rows show that other columns hold the texts."""
     num_columns = min(map(len, rows))
     columns = [[row[column].strip() for row in rows] for column in range(num_columns)]
-    texts = [place for place, column in enumerate(columns) if not _is_no_text(column)]
-    # Numbers and their names are two columns.
+    texts = [index for index, column in enumerate(columns) if not _is_metadata(column)]
+    # With only two columns, numbers may be texts (a number and its name).
     if num_columns < 3 or texts[:2] == [0, 1]:
         return _Layout(0, 1, has_more=len(texts) == num_columns)
     if len(texts) == 2 and num_columns > 3:
         _LOGGER.warning("%s: read columns %d and %d; the others hold no texts", path, *(n + 1 for n in texts))
         return _Layout(texts[0], texts[1])
-    example = ",".join(str(place + 1) for place in (texts if len(texts) == 2 else (0, 1)))
-    raise _ask(path, "one of its first two columns holds no texts in the first rows", example, rows[0])
+    example = ",".join(str(index + 1) for index in (texts if len(texts) == 2 else (0, 1)))
+    raise _columns_error(
+        path, "one of its first two columns holds no texts in the first rows", example, rows[0]
+    )
 
 
-def _is_no_text(cells: list[str]) -> bool:
+def _is_metadata(cells: list[str]) -> bool:
     if all(map(_LICENCE.match, cells)):
         return True
     if len(cells) < 2:
@@ -196,7 +201,7 @@ def _is_no_text(cells: list[str]) -> bool:
 
 
 def _open_tabs(path: Path) -> _OpenRows:
-    """Read a tab as the end of a column everywhere, unless the file can only be a spreadsheet's."""
+    """Split lines at every tab, unless a spreadsheet program clearly wrote the file."""
     return (
         functools.partial(_delimited, path, "\t")
         if _has_quoting(path)
@@ -215,10 +220,9 @@ _QUOTED_CELLS = re.compile(rf'(?:{_QUOTED.pattern}|[^"\t]*)(?:\t(?:{_QUOTED.patt
 
 
 def _has_quoting(path: Path) -> bool:
-    """Return whether cells are in quotes as spreadsheets write them; log where that is not certain."""
-    # Excel and Python's `csv` put a cell with a tab, a quote or a line break in quotes, and double the quotes
-    # in it. One cell of another form, as texts that begin with a quote have it, shows that quotes belong to
-    # the texts.
+    """Return whether cells are quoted as by spreadsheet programs; warn if this is uncertain."""
+    # Excel and Python's `csv` quote cells that contain a tab, a quote or a line break, and double the quotes
+    # in them. A single cell that breaks these rules shows that the quotes belong to the texts.
     widths, plain_widths = set[int](), set[int]()
     num_records = num_cells = num_quoted = 0
     is_doubled = has_inner = False
@@ -227,15 +231,15 @@ def _has_quoting(path: Path) -> bool:
         parts = [line]
         while sum(part.count('"') for part in parts) % 2:
             following = next(lines, None)
-            if following is None or len(parts) == _MAX_LINES_OF_A_CELL:
+            if following is None or len(parts) == _MAX_CELL_LINES:
                 return False
             parts.append(following)
         record = "\n".join(parts)
         if not record.strip():
             continue
         cells = _QUOTED.findall(record) if '"' in record else []
-        # A line break in a cell leaves a line without a tab; where all have one, a text begins with a quote
-        # and another ends with one.
+        # A line break within a cell yields a line without a tab. If every line has a tab, one text begins
+        # with a quote and another text ends with one.
         if cells and (
             not _QUOTED_CELLS.fullmatch(record) or (len(parts) > 1 and all("\t" in each for each in parts))
         ):
@@ -250,10 +254,10 @@ def _has_quoting(path: Path) -> bool:
         return False
     if is_doubled or (has_inner and (len(widths) == 1 or len(plain_widths) > 1)):
         return True
-    if num_quoted == num_cells and num_records >= _MANY_QUOTED:
+    if num_quoted == num_cells and num_records >= _MIN_QUOTED_ROWS:
         return True
     _LOGGER.warning(
-        "%s: %d cells are in quotes, which are read as parts of the texts. If a spreadsheet put them there, "
+        "%s: %d cells are in quotes, and these are read as parts of the texts. If a spreadsheet wrote them, "
         "end the name of the file in .csv.",
         *(path, num_quoted),
     )
@@ -261,29 +265,29 @@ def _has_quoting(path: Path) -> bool:
 
 
 def _open_commas(path: Path) -> _OpenRows:
-    """Read cells in quotes, between the delimiter that gives all rows one number of cells."""
-    sample = [*itertools.islice(_iterate_lines(path), _NUM_LOOKED_AT)]
-    # Excel reads, and some programs write, a first line that names the delimiter.
+    """Read quoted cells, with the delimiter that gives all rows the same number of cells."""
+    sample = [*itertools.islice(_iterate_lines(path), _SAMPLE_SIZE)]
+    # The first line may name the delimiter, as Excel supports it.
     named = re.fullmatch("sep=(.)", sample[0], re.I)
     if named:
         return functools.partial(_delimited, path, named[1], skipped=1, has_width=True)
-    ranks = {each: _rank(sample, each) for each in _DELIMITERS}
+    ranks = {each: _rate_delimiter(sample, each) for each in _DELIMITERS}
     best = max(_DELIMITERS, key=lambda delimiter: ranks[delimiter])
     if ranks[best] == (False, False, 0):
         raise InputError(f"{path}:1: needs 2 columns separated by commas, semicolons or tabs. Received: 1.")
     return functools.partial(_delimited, path, best, has_width=True)
 
 
-def _rank(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
-    """Return how well a delimiter fits: known names in the first row, rows of one width, that width."""
+def _rate_delimiter(sample: list[str], delimiter: str) -> tuple[bool, bool, int]:
+    """Rate a delimiter: whether it finds a header, whether rows have equal width, and that width."""
     try:
         rows = [row for row in csv.reader([f"{line}\n" for line in sample], delimiter=delimiter) if row]
-    except csv.Error:  # of a cell that is cut off, or far too long
+    except csv.Error:  # a truncated or overlong cell
         return False, False, 0
     if not rows or len(rows[0]) < 2:
         return False, False, 0
-    # The last row may go on after the sample.
-    are_equal = len({*map(len, rows[:-1] if len(sample) == _NUM_LOOKED_AT else rows)}) == 1
+    # The last row may be truncated by the sample.
+    are_equal = len({*map(len, rows[:-1] if len(sample) == _SAMPLE_SIZE else rows)}) == 1
     return is_header(rows[0]), are_equal, len(rows[0])
 
 
@@ -308,7 +312,7 @@ def _delimited(path: Path, delimiter: str, *, skipped: int = 0, has_width: bool 
 def _open_json(
     path: Path, is_row: Callable[[object], bool] | None = None, cells_of: _CellsOf | None = None
 ) -> _OpenRows:
-    """Read an object on each line, or an array of objects; texts may be in an object of each."""
+    """Read an object per line, or an array of objects. Texts may be in a nested object."""
     first = next(line for line in itertools.chain(_iterate_lines(path), ["{}"]) if line.strip())
     try:
         has_rows = (is_row or _is_row)(json.loads(first))
@@ -337,7 +341,7 @@ def _json_array(path: Path, cells_of: _CellsOf) -> _Rows:
         if size > _MAX_JSON:
             raise InputError(f"{path} is too large to be read at once: write an object on each line.")
     values = _parsed("\n".join(parts), path)
-    # An object with one list of rows: {"data": [...]}
+    # Also an object with a single list of rows: {"data": [...]}
     lists = (
         [each for each in values.values() if isinstance(each, list)] if isinstance(values, dict) else [values]
     )
@@ -365,7 +369,7 @@ def _json_cells(value: object, origin: object) -> _Cells:
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    # A missing text is null, and the pair is counted as empty; numbers and lists are no texts.
+    # null is an empty text. Numbers and lists are not texts.
     texts = {
         name: each or "" for name, each in {**value, **inner}.items() if each is None or isinstance(each, str)
     }
@@ -373,7 +377,7 @@ def _json_cells(value: object, origin: object) -> _Cells:
 
 
 def _without_surrogates(text: str) -> str:
-    # JSON can hold half a character, which is no text of UTF-8.
+    # JSON can contain lone surrogates, which UTF-8 cannot encode.
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -382,7 +386,7 @@ def _open_tmx(path: Path) -> _OpenRows:
 
 
 class _Units:
-    """Collects the translation units of TMX, texts by language; raises InputError for entities of its own."""
+    """Collect the translation units of TMX as texts by language; entity declarations are rejected."""
 
     def __init__(self, path: Path) -> None:
         self.done: deque[tuple[int, _Cells]] = deque()
@@ -398,7 +402,7 @@ class _Units:
         self.parser.EntityDeclHandler = self.parser.SkippedEntityHandler = self._refuse
 
     def _refuse(self, name: str, *_: object) -> None:
-        raise InputError(f"{self._path}: must have no entities of its own. Received: {name!r}.")
+        raise InputError(f"{self._path}: must not declare entities. Received: {name!r}.")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "header":
@@ -409,7 +413,7 @@ class _Units:
             self._language = attributes.get("xml:lang", attributes.get("lang", "")).lower()
         elif name == "seg":
             self._parts, self._num_hidden, self._size = [], 0, 0
-        elif name in ("bpt", "ept", "it", "ph", "ut"):  # codes of another format
+        elif name in ("bpt", "ept", "it", "ph", "ut"):  # inline markup of the original document
             self._num_hidden += 1
 
     def _add(self, text: str) -> None:
@@ -429,7 +433,7 @@ class _Units:
         elif name in ("bpt", "ept", "it", "ph", "ut"):
             self._num_hidden -= 1
         elif name == "tu":
-            # The language of the sources first, which some units have behind.
+            # Put the source language first; some units list it last.
             first = {each: text for each, text in self._unit.items() if self._source in (each, each[:2])}
             self.done.append((self.parser.CurrentLineNumber, {**first, **self._unit}))
 

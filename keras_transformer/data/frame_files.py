@@ -1,4 +1,4 @@
-"""Frames from files, with the texts that belong to them: `.npy`, `.npz` and TFRecord."""
+"""Read frames and their target texts from `.npy`, `.npz` and TFRecord files."""
 
 import contextlib
 import logging
@@ -18,17 +18,17 @@ from keras_transformer.data.frames import Frames, as_frames
 from keras_transformer.data.text_files import FilePath, read_lines
 from keras_transformer.errors import InputError
 
-# Arrays by name, and their targets by name where the file has them.
+# Arrays by name, and targets by name if the file has them.
 _Examples: TypeAlias = tuple[dict[str, Any], dict[str, str]]
 
 _RECORDS = (".tfrecord", ".tfrecords", ".records")
 _WANTED = f"a directory of .npy files, or a file ending in .npy, .npz or {', '.join(_RECORDS)}"
-# What NumPy and TensorFlow raise for damaged files.
+# Exceptions that NumPy and TensorFlow raise for damaged files.
 _DAMAGE = (
     *(OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError),
     *(zipfile.BadZipFile, zlib.error, tf.errors.OpError),
 )
-# The first row of a table may name its columns.
+# First cells of a header row.
 _HEADERS = ("file", "file_name", "filename", "name", "source")
 
 _LOGGER = logging.getLogger(__name__)
@@ -39,45 +39,46 @@ def read_frames(origin: FilePath) -> list[Frames]:
 
     | origin | examples |
     |---|---|
-    | `DIRECTORY` | its `.npy` files, an array `(s, w)` each, in the order of their names |
+    | `DIRECTORY` | its `.npy` files, an array `(s, w)` each, sorted by name |
     | `PATH.npy` | an array `(n, s, w)`, or `(s, w)` for a single example |
-    | `PATH.npz` | arrays `(s, w)`, as `np.savez(path, *arrays)` writes them |
+    | `PATH.npz` | arrays `(s, w)`, as written by `np.savez(path, *arrays)` |
     | `PATH.npz` | `features` `(n, s, w)`, and `lengths` `(n,)`, `padding_mask` `(n, s)`, or NaN as padding |
-    | `PATH.npz` | `features` `(m, w)`, all frames one after the other, and `lengths` `(n,)` |
+    | `PATH.npz` | `features` `(m, w)`, the concatenated frames, and `lengths` `(n,)` |
     | `PATH.tfrecord` | `tf.train.SequenceExample` with a feature list `features` |
-    | `PATH.tfrecord` | `tf.train.Example` with `shape` and `values`, as OpenNMT-tf writes them |
+    | `PATH.tfrecord` | `tf.train.Example` with `shape` and `values`, as written by OpenNMT-tf |
 
-    A TFRecord may end in `.tfrecord.gz`. Nothing that is pickled is read, such as arrays of objects.
+    TFRecord files may be compressed (`.tfrecord.gz`). `padding_mask` is True for frames. Pickled data, such
+    as arrays of objects, is rejected.
 
     Args:
-        origin: One of the table.
+        origin: A path of the table.
 
     Returns:
-        Arrays `(s, w)`, float32, without padding at their ends.
+        Arrays `(s, w)`, float32, without padding.
 
     Raises:
-        InputError: If the origin cannot be read or has no frames, an array is of another width, or NaN is in
-            a part of a frame.
+        InputError: If the origin cannot be read or has no frames, the widths of the arrays differ, or some
+            but not all values of a frame are NaN.
     """
     path = as_path(origin)
-    arrays, _ = _read(path)
-    return _checked(path, arrays)
+    arrays, _ = _read_examples(path)
+    return _named_frames(path, arrays)
 
 
 def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[tuple[Frames, str]]:
-    """Read frames with their targets.
+    """Read frames with their target texts.
 
     Args:
         origin: As for `read_frames`.
-        targets: A file of lines. In a `.tsv` file, each is the name of a `.npy` file, or of an array, a tab,
-            and the target; in other files, each is the target of an example, in their order. Defaults to the
-            targets in the file itself: `targets` `(n,)` of an `.npz` file, strings; `target` of a TFRecord.
+        targets: File with the targets. In a `.tsv` file, each line is the name of a `.npy` file or array, a
+            tab, and the target; in other files, line n is the target of example n. Defaults to the targets in
+            `origin`: strings `targets` `(n,)` in an `.npz` file, `target` in a TFRecord.
 
     Returns:
-        Arrays `(s, w)` and texts, in the order of the targets.
+        Pairs of an array `(s, w)` and a text, in the order of the targets.
 
     Raises:
-        InputError: As for `read_frames`; if targets and frames do not belong together.
+        InputError: As for `read_frames`; or if targets and frames do not match.
 
     Example:
         ```python
@@ -86,14 +87,14 @@ def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[
         ```
     """
     path = as_path(origin)
-    arrays, texts = _read(path)
+    arrays, texts = _read_examples(path)
     if targets is not None:
         texts = _read_targets(path, as_path(targets), [*arrays])
     elif not texts:
-        raise InputError(f"{path} has no targets: give them as a file of their own. {_targets_form(path)}")
+        raise InputError(f"{path} has no targets: pass them in a separate file. {_targets_form(path)}")
     if unused := len(arrays) - len({*texts} & {*arrays}):
         _LOGGER.warning("%s: %d of %d examples have no target, and are not read.", path, unused, len(arrays))
-    checked = _checked(path, {name: arrays[name] for name in texts})
+    checked = _named_frames(path, {name: arrays[name] for name in texts})
     if empty := [name for name, array in zip(texts, checked, strict=True) if not len(array)]:
         raise InputError(f"{path}: {empty[0]} has no frames. Received: {len(empty)} examples without frames.")
     return list(zip(checked, texts.values(), strict=True))
@@ -105,8 +106,8 @@ def _targets_form(path: Path) -> str:
     return "Each line is the target of an example."
 
 
-def _checked(path: Path, arrays: dict[str, Any]) -> list[Frames]:
-    """Return arrays as frames of one width, named in errors by their file."""
+def _named_frames(path: Path, arrays: dict[str, Any]) -> list[Frames]:
+    """Return arrays as frames of the same width; errors name the file."""
     checked: list[Frames] = []
     width = None
     for name, array in arrays.items():
@@ -118,8 +119,8 @@ def _checked(path: Path, arrays: dict[str, Any]) -> list[Frames]:
     return checked
 
 
-def _read(path: Path) -> _Examples:
-    """Return arrays by name, at least one, and their targets."""
+def _read_examples(path: Path) -> _Examples:
+    """Return at least one array by name, and the targets."""
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     reader = _READERS.get("" if path.is_dir() else ending)
     if reader is None or not path.exists():
@@ -133,8 +134,8 @@ def _read(path: Path) -> _Examples:
 
 
 @contextlib.contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    """Raise the errors of damaged files as an `InputError`."""
+def _name_damaged_file(path: Path) -> Iterator[None]:
+    """Raise errors of damaged files as `InputError`."""
     if not path.is_file():
         raise InputError(f"Cannot read {path}: no regular file.")
     try:
@@ -145,24 +146,24 @@ def _damage_named(path: Path) -> Iterator[None]:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         if "pickle" in reason or "Python objects" in reason:
             reason = "it must hold arrays of numbers; objects, which only unpickling reads, are not read"
-        # TensorFlow names the function before, and the operation behind.
+        # Remove the names of the function and operation that TensorFlow adds.
         reason = re.sub(r"\{\{.*?\}\} |\s*\[Op:.*", "", reason)
         raise InputError(f"Cannot read {path}: {reason:.300}.") from error
 
 
-def _load(path: Path) -> Any:
-    # Mapped, so that a header that promises more than the file has takes no memory.
-    with _damage_named(path):
+def _load_array(path: Path) -> Any:
+    # Memory-mapped, so that a header with a false size allocates no memory.
+    with _name_damaged_file(path):
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 def _read_directory(path: Path) -> _Examples:
     files = sorted(path.glob("*.npy"))
-    return {file.stem: _load(file) for file in files}, {}
+    return {file.stem: _load_array(file) for file in files}, {}
 
 
 def _read_array(path: Path) -> _Examples:
-    array = _load(path)
+    array = _load_array(path)
     return _numbered(array if array.ndim == 3 else [array]), {}
 
 
@@ -171,14 +172,14 @@ def _numbered(examples: Sequence[Any]) -> dict[str, Any]:
 
 
 def _read_archive(path: Path) -> _Examples:
-    # Opened here, since NumPy leaves a damaged file open.
-    with _damage_named(path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+    # Opened here, because NumPy does not close a damaged file.
+    with _name_damaged_file(path), path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
         size = sum(member.file_size for member in archive.zip.infolist())
         check_memory(2 * size, path=path)
         arrays = {name: _without_objects(path, archive, name) for name in archive.files}
     texts = arrays.pop("targets", None)
     if "features" in arrays:
-        arrays = _numbered(_split(path, **arrays))
+        arrays = _numbered(_split_features(path, **arrays))
     if texts is None:
         return arrays, {}
     if texts.dtype.kind not in "US" or texts.shape != (len(arrays),):
@@ -203,10 +204,10 @@ def _without_objects(path: Path, archive: Any, name: str) -> Any:
         ) from error
 
 
-def _split(
+def _split_features(
     path: Path, features: Any, lengths: Any = None, padding_mask: Any = None, **others: Any
 ) -> list[Any]:
-    """Return the frames of each example of one array."""
+    """Return the frames of each example of a single array."""
     if others:
         known = "features, lengths, padding_mask and targets"
         raise InputError(f"{path} must have {known} only. Received: {', '.join(map(repr, others))}.")
@@ -239,9 +240,9 @@ def _split(
 
 def _read_records(path: Path) -> _Examples:
     arrays, texts = [], []
-    with _damage_named(path):
-        for number, record in enumerate(_records(path), start=1):
-            # Of an `Example` it reads the features as a context.
+    with _name_damaged_file(path):
+        for number, record in enumerate(_iterate_records(path), start=1):
+            # Parses an `Example` too: its features become the context.
             example = tf.train.SequenceExample.FromString(record)
             context = example.context.feature
             arrays.append(_record_frames(f"{path}, record {number}", example))
@@ -253,37 +254,38 @@ def _read_records(path: Path) -> _Examples:
     return named, dict(zip(named, texts, strict=False))
 
 
-def _records(path: Path) -> Iterator[bytes]:
+def _iterate_records(path: Path) -> Iterator[bytes]:
     compression = "GZIP" if path.suffix.lower() == ".gz" else ""
     yield from tf.data.TFRecordDataset(str(path), compression).as_numpy_iterator()
 
 
-def _record_frames(place: str, example: Any) -> Any:
+def _record_frames(origin: str, example: Any) -> Any:
     lists, context = example.feature_lists.feature_list, example.context.feature
-    # With a single list, its name does not matter.
+    # A single feature list may have any name.
     name = "features" if "features" in lists or len(lists) != 1 else next(iter(lists))
     if name in lists:
-        rows = [_numbers(step) for step in lists[name].feature]
+        rows = [_feature_values(step) for step in lists[name].feature]
         if len({*map(len, rows)}) > 1:
             raise InputError(
-                f"{place}: frames must be of one width. Received: widths {sorted({*map(len, rows)})}."
+                f"{origin}: frames must be of one width. Received: widths {sorted({*map(len, rows)})}."
             )
         return np.array(rows, "float32") if rows else np.zeros((0, 0), "float32")
     if "values" in context and "shape" in context:
-        shape, values = [*context["shape"].int64_list.value], np.array(_numbers(context["values"]), "float32")
+        shape = [*context["shape"].int64_list.value]
+        values = np.array(_feature_values(context["values"]), "float32")
         if len(shape) != 2 or min(shape) < 0 or shape[0] * shape[1] != len(values):
             raise InputError(
-                f"{place}: `shape` must be that of `values`. Received: {shape}, {len(values)} values."
+                f"{origin}: `shape` must be that of `values`. Received: {shape}, {len(values)} values."
             )
         return values.reshape(shape)
     found = ", ".join(map(repr, [*lists, *context])) or "nothing"
     raise InputError(
-        f"{place}: must be a tf.train.SequenceExample with the feature list 'features', or a "
+        f"{origin}: must be a tf.train.SequenceExample with the feature list 'features', or a "
         f"tf.train.Example with 'shape' and 'values'. Received: {found}."
     )
 
 
-def _numbers(feature: Any) -> Sequence[float]:
+def _feature_values(feature: Any) -> Sequence[float]:
     return feature.float_list.value or feature.int64_list.value
 
 
@@ -296,7 +298,7 @@ _READERS: dict[str, Callable[[Path], _Examples]] = {
 
 
 def _read_targets(origin: Path, path: Path, names: list[str]) -> dict[str, str]:
-    """Return the target of each example that has one."""
+    """Return the targets by example name, for the examples that have one."""
     lines = read_lines(path)
     if not path.name.lower().removesuffix(".gz").endswith(".tsv"):
         if origin.is_dir():

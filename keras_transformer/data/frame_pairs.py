@@ -1,4 +1,4 @@
-"""Pairs of frames and texts to normalized frames and token ids, within length limits."""
+"""Normalize frames and tokenize their targets, and drop pairs that exceed the length limits."""
 
 from collections.abc import Iterable
 from typing import Self, TypeAlias
@@ -19,7 +19,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer
 
 FramePair: TypeAlias = tuple[object, str]
-"""An array `(s, w)` and its target."""
+"""An array `(s, w)` and its target text."""
 
 
 class EncodedFrames(EncodedPairs):
@@ -35,12 +35,13 @@ class EncodedFrames(EncodedPairs):
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> Self:
-        """Normalize frames, tokenize targets and leave out pairs that are too long, as `encode` does.
+        """Normalize frames, tokenize targets and drop pairs that are too long; see `EncodedPairs.encode`.
 
         Raises:
-            TypeError: a pair is not an array of numbers and a string.
-            ValueError: an array has another width than the normalizer, or NaN in it; see `as_frames`.
-            InputError: there are no pairs, a source has no frames, or no pair fits.
+            InputError: If there are no pairs, a source has no frames, or all pairs are too long.
+            TypeError: If a pair is not an array of numbers and a string.
+            ValueError: If the width of an array differs from the normalizer's, or it contains NaN; see
+                `as_frames`.
         """
         _check_length_limits(max_source_length, max_target_length)
         sources, targets = _sides(pairs)

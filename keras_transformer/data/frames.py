@@ -1,4 +1,4 @@
-"""Frames `(s, w)`, such as sensor readings, audio features or rows of images: checks and statistics."""
+"""Frames `(s, w)`, such as sensor readings, audio features or image rows: validation and normalization."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +15,18 @@ Frames = npt.NDArray[np.float32]
 
 
 class FrameNormalizer(Reader):
-    """Frames normalized by the statistics of the training data, feature by feature.
+    """Normalizes each feature of frames by the mean and variance of the training data.
 
-    It takes the place of a source tokenizer: `Translator` saves it with the model, and an export has it in
-    the graph, so that whoever asks sends frames as they were measured.
+    For models that read frames, it replaces the source tokenizer. `Translator` saves it with the model and
+    exports include it in the graph, so you pass raw measurements to both.
 
     Args:
-        mean: The mean of each feature, `w` numbers.
-        variance: The variance of each feature. A feature of variance 0 is shifted, and not scaled.
+        mean: Mean of each feature, `w` numbers.
+        variance: Variance of each feature, `w` numbers. A feature with variance 0 is centered, but not
+            scaled.
 
     Raises:
-        ValueError: If the two are not of one length, or a number is not finite or a variance is negative.
+        ValueError: If the lengths differ, a number is not finite, or a variance is negative.
 
     Example:
         ```python
@@ -37,7 +38,7 @@ class FrameNormalizer(Reader):
     kind: ClassVar[str] = "frame_normalizer"
     vocabulary_file: ClassVar[str] = "statistics.json"
     end_ids: ClassVar[tuple[int, ...]] = ()
-    """Frames have no end token."""
+    """Empty: frames have no end token."""
 
     def __init__(self, mean: Sequence[float], variance: Sequence[float]) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class FrameNormalizer(Reader):
                 f"with minimum {min(self.variance, default=None)}."
             )
         scale = np.sqrt(np.where(np.equal(self.variance, 0), 1.0, self.variance))
-        # Not tensors, which a graph would take for inputs.
+        # NumPy arrays, because a graph would capture tensors as inputs.
         self._mean, self._scale = np.array(self.mean, "float32"), scale.astype("float32")
 
     @classmethod
@@ -57,24 +58,24 @@ class FrameNormalizer(Reader):
         """Compute mean and variance of each feature over all frames, as `keras.layers.Normalization` does.
 
         Args:
-            frames: Arrays `(s, w)` of any lengths, also an array `(n, s, w)`. Frames of NaN at their ends are
-                padding.
+            frames: Arrays `(s, w)` of any lengths, or one array `(n, s, w)`. Frames of NaN at the start or
+                end of an array are padding.
 
         Returns:
             The normalizer.
 
         Raises:
             TypeError: If the arrays do not hold numbers.
-            ValueError: If there is no frame; see also `as_frames`.
+            ValueError: If there are no frames; see also `as_frames`.
         """
         arrays = [array for array in as_frames("frames", frames) if len(array)]
         if not arrays:
             raise ValueError("`frames` must hold at least one frame. Received: 0 frames.")
         num_frames = sum(map(len, arrays))
-        # In float64, and around the mean: squares of large numbers lose what small ones add.
+        # In float64 and centered, because summing large squares loses precision.
         mean = np.sum([array.sum(axis=0, dtype="float64") for array in arrays], axis=0) / num_frames
         squares = np.sum([np.square(array - mean).sum(axis=0) for array in arrays], axis=0)
-        # A constant feature is exactly that, whatever its mean was rounded to.
+        # Rounding of the mean must not give a constant feature a variance.
         lowest, highest = (reduce([reduce(a, 0) for a in arrays], 0) for reduce in (np.min, np.max))
         is_constant = lowest == highest
         variance = np.where(is_constant, 0.0, squares / num_frames)
@@ -82,17 +83,17 @@ class FrameNormalizer(Reader):
 
     @classmethod
     def identity(cls, feature_dim: int) -> Self:
-        """Return a normalizer that changes nothing."""
+        """Return a normalizer that leaves frames unchanged."""
         check_number(at_least=1, whole=True, feature_dim=feature_dim)
         return cls([0.0] * feature_dim, [1.0] * feature_dim)
 
     @property
     def feature_dim(self) -> int:
-        """The number of features of a frame, `w`."""
+        """Number of features of a frame, `w`."""
         return len(self.mean)
 
     def __call__(self, frames: tf.Tensor) -> tf.Tensor:
-        """Normalize frames, numbers `(..., w)`, to float32 of the same shape; NaN stays NaN."""
+        """Normalize frames, numbers `(..., w)`, to float32 of the same shape. NaN stays NaN."""
         return (tf.cast(frames, tf.float32) - self._mean) / self._scale
 
     def _vocabulary_bytes(self) -> bytes:
@@ -107,28 +108,30 @@ class FrameNormalizer(Reader):
 
 
 def as_frames(argument: str, values: Iterable[object], feature_dim: int | None = None) -> list[Frames]:
-    """Return several arrays of numbers `(s, w)` as float32, without the padding at their ends.
+    """Validate arrays of numbers `(s, w)` and return them as float32, without padding.
+
+    Padding is whole frames of NaN at the start or end of an array. `argument` is the name in error messages.
 
     Raises:
         TypeError: If a value is not an array of numbers.
-        ValueError: If a value is not of rank 2, the widths differ or are not `feature_dim`, or NaN or
-            infinity stands anywhere but in whole frames of NaN at the ends, which are padding.
+        ValueError: If a value does not have rank 2, the widths differ or are not `feature_dim`, or a value
+            outside the padding is NaN or infinite.
     """
     if is_text(values) or isinstance(values, Mapping) or not isinstance(values, Iterable):
         received = f"{argument}={values!r:.200}"
         raise TypeError(f"`{argument}` must be several arrays (s, w), such as a list. Received: {received}.")
     arrays = []
     for row, value in enumerate(values):
-        array = _checked(f"{argument}[{row}]", value, feature_dim)
+        array = _as_frame_array(f"{argument}[{row}]", value, feature_dim)
         feature_dim = array.shape[1]
         arrays.append(array)
     return arrays
 
 
-def _checked(name: str, value: object, feature_dim: int | None) -> Frames:
+def _as_frame_array(name: str, value: object, feature_dim: int | None) -> Frames:
     try:
         array = np.asarray(value)
-    # A list of lists of different lengths is no array.
+    # A list of lists of different lengths cannot become an array.
     except ValueError as error:
         raise TypeError(f"`{name}` must be an array (s, w). Received: {error}.") from error
     if array.dtype.kind not in "fiub" and array.dtype.name != "bfloat16":
@@ -136,19 +139,19 @@ def _checked(name: str, value: object, feature_dim: int | None) -> Frames:
     if array.ndim != 2 or not array.shape[1] or array.shape[1] != (feature_dim or array.shape[1]):
         wanted = "(s, w), a row for each frame" if feature_dim is None else f"(s, {feature_dim})"
         raise ValueError(f"`{name}` must have the shape {wanted}. Received: shape={array.shape}.")
-    with np.errstate(over="ignore"):  # what float32 does not hold is infinite
+    with np.errstate(over="ignore"):  # float32 overflow becomes infinity, which is rejected below
         array = array.astype("float32", copy=False)
     is_finite = np.isfinite(array)
     if is_finite.all():
         return array
-    # Arrays of one length are often filled up with NaN.
-    places = np.flatnonzero(~np.isnan(array).all(axis=1))
-    first, last = (places[0], places[-1] + 1) if len(places) else (0, 0)
+    # Whole frames of NaN at the ends are padding, which gives arrays the same length.
+    rows = np.flatnonzero(~np.isnan(array).all(axis=1))
+    first, last = (rows[0], rows[-1] + 1) if len(rows) else (0, 0)
     wrong = np.argwhere(~is_finite[first:last])
     if len(wrong):
         frame, feature = wrong[0]
         raise ValueError(
-            f"`{name}` must hold finite numbers, but for whole frames of NaN at its ends, which are padding. "
+            f"`{name}` must hold finite numbers, except whole frames of NaN at its ends, which are padding. "
             f"Received: {array[first + frame, feature]} in frame {first + frame}, feature {feature}."
         )
     return array[first:last]

@@ -1,4 +1,4 @@
-"""Token ids of more pairs than memory holds: written to files once, and read from them by row."""
+"""On-disk cache of token ids, for more pairs than fit into memory."""
 
 import contextlib
 import json
@@ -32,11 +32,11 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _StoredRows:
-    """Rows of token ids in a file; it has what a batch plan asks of a `tf.RaggedTensor`."""
+    """Rows of token ids in a file, with the methods of `tf.RaggedTensor` that batching uses."""
 
     def __init__(self, path: Path, id_type: np.dtype, lengths: np.ndarray) -> None:
         self._path, self._id_type = path, id_type
-        # Where each of n rows begins, and the last ends, (n + 1,), in 4 bytes each while that is enough.
+        # Start of each of n rows, and the end of the last, (n + 1,). In 4 bytes each if they suffice.
         starts = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=starts[1:])
         self._starts = starts if starts[-1] >= 2**32 else starts.astype(np.uint32)
@@ -58,11 +58,11 @@ class _StoredRows:
     def _read(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         starts = self._starts[indices].astype(np.int64)
         lengths = self._starts[indices + 1] - starts
-        # Bytes of each row: (b, 2)
-        places = np.stack([starts, lengths], axis=-1) * self._id_type.itemsize
-        # Read, not mapped: pages of a mapped file count as memory of the process, 0.9 GB of 10 million pairs.
+        # Offset and size of each row in bytes: (b, 2)
+        spans = np.stack([starts, lengths], axis=-1) * self._id_type.itemsize
+        # Not memory-mapped: mapped pages count as memory of the process, 0.9 GB for 10 million pairs.
         with self._path.open("rb", buffering=0) as file:
-            rows = [os.pread(file.fileno(), size, start) for start, size in places.tolist()]
+            rows = [os.pread(file.fileno(), size, start) for start, size in spans.tolist()]
         return np.frombuffer(b"".join(rows), self._id_type).astype(np.int32), lengths
 
 
@@ -73,7 +73,7 @@ def _id_type(vocabulary_size: int) -> np.dtype:
 def _write_cache(
     directory: Path, parts: Iterable[_Part], description: _Values, progress: Callable[[int], None] | None
 ) -> None:
-    """Write the rows of all parts to a directory, which appears when they are there."""
+    """Write all rows to a directory, which appears only when it is complete."""
     counts = Counter[str]()
     types = [_id_type(size) for size in description["vocabulary_sizes"]]
     try:
@@ -99,20 +99,20 @@ def _write_cache(
             write_file(partial / _DESCRIPTION, f"{text}\n".encode())
             Checksums.write(partial)
     except InputError:
-        # Several processes may make the same cache, and the first to finish gives it its name.
+        # Several processes may write the same cache. The first to finish creates the directory.
         if not (directory / _DESCRIPTION).exists():
             raise
     _LOGGER.info("wrote the token ids of %s pairs to %s", f"{counts['kept']:,}", directory)
 
 
 def _read_cache(directory: Path, wanted: _Values) -> _Values:
-    """Return the fields of `EncodedPairs`; raise InputError for a cache of other pairs or a damaged one."""
+    """Return the fields of `EncodedPairs`; raise InputError if the cache is damaged or does not match."""
     path = directory / _DESCRIPTION
     try:
         found = read_table(read_file(path), path)
         if differing := [name for name in wanted if found.get(name) != wanted[name]]:
             raise InputError(f"{directory} was written with another {', '.join(differing)}.")
-        # Pages that are read now are in the system's memory when rows are.
+        # Checking also loads the files into the page cache of the system.
         Checksums.check(directory)
         counts = found["counts"]
         rows = {

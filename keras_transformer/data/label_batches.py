@@ -1,4 +1,4 @@
-"""Datasets of labelled and of tagged texts, for `model.fit`."""
+"""Build `tf.data.Dataset`s of labelled and tagged texts for `model.fit`."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ from keras_transformer.text import Tokenizer, encode_words
 from keras_transformer.types import SPECIAL_IDS, LabelledText, TaggedText
 
 NOT_COUNTED = -100
-"""The tag of positions that are not counted: all tokens of a word but its first, the end, and padding."""
+"""Tag of ignored positions: later tokens of a word, the end token, and padding."""
 
 _Pad: TypeAlias = Callable[[tf.RaggedTensor, int], tf.Tensor]
 _Rows: TypeAlias = Callable[[tf.Tensor, _Pad], tuple[tf.Tensor, ...]]
@@ -29,12 +29,12 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedLabels:
-    """Token ids of n labelled texts, and the numbers of their labels."""
+    """Token ids and label ids of n labelled texts."""
 
     token_ids: tf.RaggedTensor
-    """int32 (n, ragged), each row ended"""
+    """int32 (n, ragged): Token ids, including the end token."""
     labels: np.ndarray
-    """int32 (n,), or float32 (n, c) of zeros and ones where a text has any number of labels"""
+    """int32 (n,): Label ids; with `multi_label`, float32 (n, c) of zeros and ones."""
     num_dropped: int = 0
     """Texts left out as too long: none, since they are cut off."""
 
@@ -50,13 +50,13 @@ class EncodedLabels:
     ) -> "EncodedLabels":
         """Tokenize labelled texts.
 
-        The arguments, and what is raised, are those of `classification_dataset`.
+        Arguments and exceptions are those of `classification_dataset`.
         """
         check_flags(multi_label=multi_label)
         several, numbers = _checked_examples(examples), _LabelNumbers(labels=labels)
         texts = [_as_text(text, number) for number, (text, _) in enumerate(several)]
-        wanted = [_label_of(label, number, multi_label) for number, (_, label) in enumerate(several)]
-        token_ids = _encoded(
+        wanted = [_as_names(label, number, multi_label) for number, (_, label) in enumerate(several)]
+        token_ids = _encode_chunks(
             texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
         )
         return cls(token_ids=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
@@ -65,18 +65,18 @@ class EncodedLabels:
         return len(self.labels)
 
     def lengths(self) -> np.ndarray:
-        """Return the length of each text with its end, int32 (n, 1)."""
+        """Return the length of each text including its end token, int32 (n, 1)."""
         return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedTags:
-    """Token ids of n tagged texts, and the numbers of their tags."""
+    """Token ids and tag ids of n tagged texts."""
 
     token_ids: tf.RaggedTensor
-    """int32 (n, ragged), each row ended"""
+    """int32 (n, ragged): Token ids, including the end token."""
     tags: tf.RaggedTensor
-    """int32 (n, ragged): a number for each token id, `NOT_COUNTED` where no word begins"""
+    """int32 (n, ragged): Tag id of the first token of each word, `NOT_COUNTED` at all other positions."""
     num_dropped: int = 0
     """Texts left out as too long: none, since they are cut off."""
 
@@ -91,7 +91,7 @@ class EncodedTags:
     ) -> "EncodedTags":
         """Tokenize tagged texts.
 
-        The arguments, and what is raised, are those of `tagging_dataset`.
+        Arguments and exceptions are those of `tagging_dataset`.
         """
         several, numbers = _checked_examples(sentences), _LabelNumbers(tags=tags)
         rows_of_tags = []
@@ -110,13 +110,13 @@ class EncodedTags:
             firsts.append(encoded.first_pieces)
             return encoded.token_ids, encoded.is_cut
 
-        token_ids = _encoded(words, encode, max_length, tokenizer)
-        places = tf.concat(firsts, axis=0)  # (n, ragged), of the words that were read
+        token_ids = _encode_chunks(words, encode, max_length, tokenizer)
+        first_pieces = tf.concat(firsts, axis=0)  # (n, ragged): words that were cut off are missing
         wanted = tf.ragged.constant(rows_of_tags, tf.int32, ragged_rank=1)
-        is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(places.row_lengths(), 1)
+        is_read = tf.ragged.range(wanted.row_lengths()) < tf.expand_dims(first_pieces.row_lengths(), 1)
         wanted = tf.ragged.boolean_mask(wanted, is_read)
-        starts = tf.cast(tf.gather(token_ids.row_starts(), places.value_rowids()), tf.int32)
-        at = starts + places.flat_values  # in all token ids, one row after the other
+        starts = tf.cast(tf.gather(token_ids.row_starts(), first_pieces.value_rowids()), tf.int32)
+        at = starts + first_pieces.flat_values  # index into the flat token ids
         flat = tf.fill(tf.shape(token_ids.flat_values), NOT_COUNTED)
         flat = tf.tensor_scatter_nd_update(flat, at[:, tf.newaxis], wanted.flat_values)
         return cls(token_ids=token_ids, tags=token_ids.with_flat_values(flat))
@@ -125,7 +125,7 @@ class EncodedTags:
         return int(self.token_ids.nrows())
 
     def lengths(self) -> np.ndarray:
-        """Return the length of each text with its end, int32 (n, 1)."""
+        """Return the length of each text including its end token, int32 (n, 1)."""
         return np.asarray(self.token_ids.row_lengths(), np.int32)[:, np.newaxis]
 
 
@@ -143,36 +143,36 @@ def classification_dataset(
     first_epoch: int = 0,
     pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
-    """Make the dataset that trains or validates a classifier of texts.
+    """Build the dataset that trains or validates a text classifier.
 
-    Texts of like length share a batch, as in `translation_dataset`. A text that is too long is cut off, as
-    `TextClassifier` does, and counted in the log.
+    Texts of similar length share a batch, as in `translation_dataset`. Longer texts are truncated, as by
+    `TextClassifier`, and their number is logged.
 
     Args:
-        examples: Texts and their labels: what `read_labelled` returns, or `(text, label)` of one's own; or
-            `EncodedLabels`.
-        tokenizer: The tokenizer of the model; not used for `EncodedLabels`.
-        labels: The names of the labels; the number of a label is its place among them.
-        multi_label: Whether a text has any number of labels, which are tuples or lists then.
-        class_weight: How much an example of each label counts, such as `{"spam": 5.0}`; 1 for labels
-            without a weight. `"balanced"` counts all labels alike: `n / (c * n_of_the_label)` of `c` labels.
-        max_length: Maximum number of tokens of a text, the end token included.
-        tokens_per_batch: Maximum number of tokens of a batch, padding included.
-        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
-        seed: Seed of the shuffling.
-        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
-        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few shapes (XLA); otherwise each
-            batch to its longest row, for little padding.
+        examples: Pairs `(text, label)`, such as `read_labelled` returns, or `EncodedLabels`.
+        tokenizer: Tokenizer of the model. Ignored for `EncodedLabels`.
+        labels: Names of the labels. The id of a label is its index.
+        multi_label: Whether a text has any number of labels. Each label is then a tuple or list of names.
+        class_weight: Weight of the examples of each label, such as `{"spam": 5.0}`; other labels have weight
+            1. `"balanced"` gives all labels the same total weight: `n / (c * n_of_the_label)` for `c` labels.
+            Defaults to no weights.
+        max_length: Maximum number of tokens of a text, including the end token.
+        tokens_per_batch: Maximum number of tokens of a batch, including padding.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few batch shapes (XLA). If False,
+            each batch is padded to its longest row, for little padding.
 
     Returns:
-        A finite dataset that knows its number of batches, of `(token_ids, label)`: int32 (b, s), padded with
-        0, and int32 (b,), or float32 (b, c) of zeros and ones with `multi_label`. With `class_weight` also
-        the weight of each example, float32 (b,).
+        A finite dataset of known cardinality with elements `(token_ids, label)`: int32 (b, s), padded with 0,
+        and int32 (b,), or with `multi_label` float32 (b, c) of zeros and ones. With `class_weight`, the
+        weight of each example, float32 (b,), is the third component.
 
     Raises:
         InputError: If there are no examples, or a label is not among `labels`.
-        TypeError: If an example is not a text and its label, or several without `multi_label`.
-        ValueError: If a value is out of range, or `class_weight` is given with `multi_label`.
+        TypeError: If an example is not a text and its label, or has several labels without `multi_label`.
+        ValueError: If a value is out of range, or `class_weight` is combined with `multi_label`.
 
     Example:
         ```python
@@ -219,35 +219,36 @@ def tagging_dataset(
     first_epoch: int = 0,
     pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
-    """Make the dataset that trains or validates a tagger of words.
+    """Build the dataset that trains or validates a word tagger.
 
-    A word may be several tokens of the model. The first of them gets its tag, as in Devlin et al., "BERT"
-    (2019), section 5.3; all others have the tag -100, which `compile_model(..., pad_id=-100)` and
-    `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)` do not count.
+    A word may consist of several tokens. Its tag is assigned to the first token, as in Devlin et al., "BERT"
+    (2019), section 5.3. All other positions have the tag -100; ignore them in the loss with
+    `compile_model(..., pad_id=-100)` or `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)`.
 
     Args:
-        sentences: What `read_tagged` returns, or `(tokens, tags)` of one's own; or `EncodedTags`.
-        tokenizer: The tokenizer of the model; not used for `EncodedTags`.
-        tags: The names of the tags; the number of a tag is its place among them.
-        max_length: Maximum number of tokens of a text, the end token included; what follows is cut off.
-        tokens_per_batch: Maximum number of tokens of a batch, padding included.
-        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
-        seed: Seed of the shuffling.
-        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
-        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few shapes (XLA); otherwise each
-            batch to its longest row, for little padding.
+        sentences: Pairs `(tokens, tags)`, such as `read_tagged` returns, or `EncodedTags`.
+        tokenizer: Tokenizer of the model. Ignored for `EncodedTags`.
+        tags: Names of the tags. The id of a tag is its index.
+        max_length: Maximum number of tokens of a text, including the end token. Longer texts are truncated.
+        tokens_per_batch: Maximum number of tokens of a batch, including padding.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few batch shapes (XLA). If False,
+            each batch is padded to its longest row, for little padding.
 
     Returns:
-        A finite dataset that knows its number of batches, of `(token_ids, tags)`, both int32 (b, s).
+        A finite dataset of known cardinality with elements `(token_ids, tags)`, both int32 (b, s).
 
     Raises:
-        InputError: If there are no sentences, a tag is not among `tags`, or there is not one for each token.
+        InputError: If there are no sentences, a tag is not among `tags`, or a sentence has not one tag per
+            token.
         TypeError: If a sentence is not tokens and their tags.
         ValueError: If a value is out of range.
 
     Example:
         ```python
-        sentences = kt.data.read_tagged("train.conll")
+        sentences = kt.data.read_tagged("names.conll")
         tags = kt.data.label_names(sentences)
         dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
         ```
@@ -273,20 +274,20 @@ def _as_text(text: object, number: int) -> str:
     return text
 
 
-def _label_of(label: str | Sequence[str], number: int, multi_label: bool) -> Sequence[str]:
+def _as_names(label: str | Sequence[str], number: int, multi_label: bool) -> Sequence[str]:
     if isinstance(label, str) == multi_label:
         wanted = "a tuple or list of strings" if multi_label else "a string, or `multi_label` must be True"
         raise TypeError(f"A label must be {wanted}. Received: examples[{number}] with {label!r:.200}.")
     return (label,) if isinstance(label, str) else label
 
 
-def _encoded(
+def _encode_chunks(
     items: list[_Item],
     encode: Callable[[list[_Item]], tuple[tf.Tensor, tf.Tensor]],
     max_length: int,
     tokenizer: Tokenizer,
 ) -> tf.RaggedTensor:
-    """Tokenize in chunks to int32 (n, ragged), and log how many were cut off."""
+    """Tokenize in chunks, int32 (n, ragged), and log how many items were truncated."""
     check_kind(Tokenizer, tokenizer=tokenizer)
     check_number(at_least=2, whole=True, max_length=max_length)
     if not items:
@@ -305,7 +306,7 @@ def _encoded(
 def _in_batches(
     rows: _Rows, lengths: np.ndarray, tokens_per_batch: int, order: _EpochOrder, *, padded: bool
 ) -> tf.data.Dataset:
-    """Make batches of rows of like length."""
+    """Build batches of rows of similar length."""
     check_flags(shuffle=order.shuffle, pad_to_bucket_boundary=padded)
     check_positive(tokens_per_batch=tokens_per_batch)
     check_number(whole=True, seed=order.seed, first_epoch=order.first_epoch)

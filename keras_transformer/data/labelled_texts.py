@@ -1,4 +1,4 @@
-"""Labelled texts from tables, JSON, pairs of files, and folders named by their labels."""
+"""Read labelled texts from tables, JSON, pairs of files, and folders named by label."""
 
 import json
 import logging
@@ -11,19 +11,19 @@ from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._files import as_path
 from keras_transformer.data.column_names import text_and_label
 from keras_transformer.data.formats import (
-    _ask,
     _Cells,
+    _column_indices,
+    _columns_error,
     _ending,
     _is_of_pairs,
     _Layout,
-    _named,
     _open_json,
     _OpenRows,
     _PairsFile,
-    _shown,
+    _shown_cells,
     _without_surrogates,
 )
-from keras_transformer.data.parallel_text import _find_shards, _find_tables, _several
+from keras_transformer.data.parallel_text import _as_list, _find_shards, _find_tables
 from keras_transformer.data.text_files import Files, _bounded, _iterate_lines
 from keras_transformer.errors import InputError
 from keras_transformer.types import LabelledText, Pair
@@ -40,37 +40,37 @@ _LOGGER = logging.getLogger(__name__)
 def read_labelled(
     origin: Files | tuple[Files, Files], *, multi_label: bool = False, separator: str | None = None
 ) -> list[LabelledText]:
-    r"""Read labelled texts.
+    r"""Read labelled texts for classification.
 
     | origin | labelled texts |
     |---|---|
-    | `PATH.tsv`, `PATH.txt` | a table with tabs; of two columns without names the labels have few values |
-    | `PATH.csv` | a table with commas, semicolons or tabs whose first row names the columns |
+    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, labels are the column with few values |
+    | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects such as `{"text": "...", "label": "..."}`; a label may be a number |
-    | `PATH#TEXT,LABEL` | the columns or fields of these names, or numbers of columns from 1 |
-    | `DIRECTORY` | a folder of `.txt` files for each label, as for `text_dataset_from_directory` of Keras |
+    | `PATH#TEXT,LABEL` | the columns or fields of these names, or column numbers from 1 |
+    | `DIRECTORY` | a folder of `.txt` files per label, as for Keras's `text_dataset_from_directory` |
     | `DIRECTORY` | all `.tsv` files in it; if there are none, all `.csv` or `.jsonl` files |
-    | `(TEXTS, LABELS)` | two files of lines |
+    | `(TEXTS, LABELS)` | two files, matched line by line |
 
-    Files may end in `.gz`, and be patterns such as `train-*.csv`.
+    Files may be compressed (`.gz`) and given as patterns such as `train-*.csv`.
 
     Args:
-        origin: One of the table.
-        multi_label: Whether a text has any number of labels: in JSON a list, in a table a cell with a
-            separator between them, or a JSON list. An empty cell is a text without a label.
-        separator: What parts the labels of a cell. Defaults to the first of `|`, `;` and `,` that a cell has.
+        origin: A path or pair of paths of the table.
+        multi_label: Whether a text has any number of labels: a list in JSON, or a table cell with separated
+            labels or a JSON list. An empty cell means no labels.
+        separator: Separator of the labels in a cell. Defaults to the first of `|`, `;` and `,` that occurs.
 
     Returns:
-        Texts with their labels, in order; of folders sorted by label and file. A label is a string; with
-        `multi_label` there is a tuple of strings. Empty texts are left out and counted in the log.
+        Pairs of a text and its label, a string; with `multi_label`, a tuple of strings. They are in file
+        order; folders are sorted by label and file. Empty texts are dropped, and their number is logged.
 
     Raises:
-        InputError: If the origin is none of the table, cannot be read, does not tell its columns, has an
-            empty label, or several labels for a text without `multi_label`.
+        InputError: If the origin is not one of the table or cannot be read, its text and label columns are
+            ambiguous, a label is empty, or a text has several labels without `multi_label`.
 
     Example:
         ```python
-        examples = kt.data.read_labelled("reviews.csv")  # with a first row such as review,sentiment
+        examples = kt.data.read_labelled("reviews.csv")  # with a header such as review,sentiment
         examples = kt.data.read_labelled("reviews.csv#3,1")
         examples = kt.data.read_labelled("aclImdb/train")  # aclImdb/train/pos/0_9.txt
         ```
@@ -80,30 +80,30 @@ def read_labelled(
     rows = _bounded(_iterate_rows(origin), origin)
     texts = [(text, cell) for text, cell in rows if text.strip()]
     if not texts:
-        raise InputError(f"{_name(origin)} has no text. Received: {len(rows)} rows.")
+        raise InputError(f"{_origin_name(origin)} has no text. Received: {len(rows)} rows.")
     if num_empty := len(rows) - len(texts):
-        _LOGGER.warning("Left out %d of %d rows of %s: no text.", num_empty, len(rows), _name(origin))
-    separator = separator or _found_separator([cell for _, cell in texts]) if multi_label else None
+        _LOGGER.warning("Left out %d of %d rows of %s: no text.", num_empty, len(rows), _origin_name(origin))
+    separator = separator or _first_separator([cell for _, cell in texts]) if multi_label else None
     examples = [(text, _labels_of(cell, separator)) for text, cell in texts]
     if multi_label:
         return [*examples]
     _check_single(examples, origin)
     single = [(text, labels[0]) for text, labels in examples]
-    _look_at([label for _, label in single], origin)
+    _warn_of_many_labels([label for _, label in single], origin)
     return [*single]
 
 
-def _name(origin: object) -> str:
+def _origin_name(origin: object) -> str:
     return " and ".join(map(str, origin)) if isinstance(origin, tuple) else str(origin)
 
 
 def _iterate_rows(origin: Files | tuple[Files, Files]) -> Iterator[Pair]:
-    """Yield the text and the cell of labels of each row; a list of labels is JSON."""
+    """Yield the text and label cell of each row. A list of labels is JSON."""
     if isinstance(origin, tuple):
         for shard in _find_shards(*origin):
             yield from shard.pairs()
         return
-    for name in _several(origin):
+    for name in _as_list(origin):
         if (folder := as_path(name)).is_dir() and (folders := _label_folders(folder)):
             yield from _iterate_folders(folders)
             continue
@@ -116,7 +116,7 @@ def _label_folders(directory: Path) -> list[Path]:
     if split := next((path for path in folders if path.name.lower() in _SPLITS), None):
         raise InputError(
             f"{directory} must be the folder of one split, such as {split}. "
-            f"Received: folders {_shown([path.name for path in folders])}."
+            f"Received: folders {_shown_cells([path.name for path in folders])}."
         )
     return folders if not any(_is_of_pairs(path.name) for path in directory.iterdir()) else []
 
@@ -129,28 +129,28 @@ def _iterate_folders(folders: Sequence[Path]) -> Iterator[Pair]:
 
 
 class _LabelledFile(_PairsFile):
-    """The texts of a table or of JSON, and the cells with their labels."""
+    """Texts and label cells of a table or JSON file."""
 
     def _open_format(self) -> _OpenRows:
         if _ending(self.path) in (".jsonl", ".ndjson", ".json"):
-            return _open_json(self.path, _is_labelled_row, _cells_of)
+            return _open_json(self.path, _is_labelled_row, _labelled_cells)
         return super()._open_format()
 
     def _choose_columns(self, head: list[_Cells]) -> _Layout:
-        return _chosen_columns(self.path, head, self.columns)
+        return _text_and_label_columns(self.path, head, self.columns)
 
 
 def _is_labelled_row(value: object) -> bool:
-    """Return whether the first line is a row, and not the beginning of an array of rows."""
+    """Return whether the first line is a row, not the start of an array of rows."""
     if isinstance(value, dict):
         lists = [each for each in value.values() if isinstance(each, list)]
         return not any(isinstance(each, dict) for several in lists for each in several)
     return isinstance(value, list) and not any(isinstance(each, dict) for each in value)
 
 
-def _cells_of(value: object, origin: object) -> _Cells:
+def _labelled_cells(value: object, origin: object) -> _Cells:
     if isinstance(value, list):
-        return [_cell(each) for each in value]
+        return [_json_cell(each) for each in value]
     if not isinstance(value, dict):
         raise InputError(f"{origin} must be a JSON object. Received: {str(value)[:80]!r}.")
     inner = {
@@ -159,81 +159,83 @@ def _cells_of(value: object, origin: object) -> _Cells:
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    return {name: _cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
+    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
 
 
-def _cell(value: Any) -> str:
-    """Return a value of JSON as a cell of a table has it: of null and NaN nothing, of a list its JSON."""
+def _json_cell(value: Any) -> str:
+    """Convert a JSON value to a table cell: null and NaN become empty, a list becomes JSON."""
     if isinstance(value, str):
         return _without_surrogates(value)
     if value is None or value != value:
         return ""
-    # pandas writes whole numbers so, where another row has none.
+    # pandas writes integers as floats if another row has no value.
     is_whole = isinstance(value, float) and value.is_integer()
     return json.dumps(int(value) if is_whole else value, ensure_ascii=False)
 
 
-def _chosen_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
-    """Find texts and labels by the first rows; raise InputError where these do not tell."""
+def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
+    """Select text and label columns from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
-        text, label = _named(path, names, wanted) if wanted else _found(path, names)
+        text, label = _column_indices(path, names, wanted) if wanted else _columns_by_name(path, names)
         return _Layout(names[text], names[label])
     if wanted and all(each.isdecimal() and int(each) > 0 for each in wanted):
         text, label = (int(each) - 1 for each in wanted)
         return _Layout(text, label, first_row=int(text_and_label(first) is not None))
     if wanted:
-        return _Layout(*_named(path, first, wanted), first_row=1)
+        return _Layout(*_column_indices(path, first, wanted), first_row=1)
     if text_and_label(first):
-        return _Layout(*_found(path, first), first_row=1)
+        return _Layout(*_columns_by_name(path, first), first_row=1)
     if _ending(path) == ".csv" or len(first) != 2:
         problem = "its first row does not say which columns are texts and labels"
-        raise _ask(path, problem, "1,2", first)
+        raise _columns_error(path, problem, "1,2", first)
     return _columns_by_values(path, [row for row in rows if isinstance(row, list)])
 
 
-def _found(path: Path, names: Sequence[str]) -> tuple[int, int]:
+def _columns_by_name(path: Path, names: Sequence[str]) -> tuple[int, int]:
     found = text_and_label(names)
     if found is None:
         example = ",".join([*names, *_FORM.split(",")][:2])
-        raise _ask(path, "the names of its columns do not say which are texts and labels", example, names)
-    _LOGGER.info("%s: read texts of %r, labels of %r", path, *(names[place] for place in found))
+        raise _columns_error(
+            path, "the names of its columns do not say which are texts and labels", example, names
+        )
+    _LOGGER.info("%s: read texts of %r, labels of %r", path, *(names[index] for index in found))
     return found
 
 
 def _columns_by_values(path: Path, rows: Sequence[Sequence[str]]) -> _Layout:
-    """Take the column of few and short values for the labels."""
-    columns = [[row[place].strip() for row in rows if len(row) > place] for place in (0, 1)]
+    """Select the column with fewer and shorter values as labels."""
+    columns = [[row[index].strip() for row in rows if len(row) > index] for index in (0, 1)]
     kinds = [len({*column}) for column in columns]
     sizes = [sum(map(len, column)) for column in columns]
     label = 0 if (kinds[0], sizes[0]) < (kinds[1], sizes[1]) else 1
     if sizes[label] >= sizes[1 - label] or kinds[label] > kinds[1 - label]:
-        raise _ask(path, "its columns do not say which are texts and labels", "1,2", rows[0])
+        raise _columns_error(path, "its columns do not say which are texts and labels", "1,2", rows[0])
     _LOGGER.info("%s: read texts of column %d, labels of column %d", path, 2 - label, 1 + label)
     return _Layout(1 - label, label)
 
 
-def _found_separator(cells: Sequence[str]) -> str | None:
+def _first_separator(cells: Sequence[str]) -> str | None:
     plain = [cell for cell in cells if not cell.startswith("[")]
     return next((each for each in _SEPARATORS if any(each in cell for cell in plain)), None)
 
 
 def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
-    """Return the labels of a cell without repetitions."""
+    """Return the distinct labels of a cell."""
     parts: Iterable[str] = cell.split(separator) if separator else [cell]
-    if cell.strip() in ("nan", "NaN"):  # what pandas writes where there is none
+    if cell.strip() in ("nan", "NaN"):  # pandas writes NaN for a missing label
         parts = []
     if cell.startswith("["):
         try:
-            parts = map(_cell, json.loads(cell))
+            parts = map(_json_cell, json.loads(cell))
         except (ValueError, RecursionError):  # a label that begins with a bracket
             parts = [cell]
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: object) -> None:
-    """Raise InputError for texts without a label, or with several."""
+    """Raise InputError if a text has no label or several labels."""
     for wrong, fault in (
         ([text for text, labels in examples if not labels], "have no label. Leave them out, or label them"),
         (
@@ -243,11 +245,11 @@ def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: objec
     ):
         if wrong:
             texts = f"{len(wrong)} of {len(examples)} texts"
-            raise InputError(f"{_name(origin)}: {texts} {fault}. Received: {wrong[0][:60]!r}.")
+            raise InputError(f"{_origin_name(origin)}: {texts} {fault}. Received: {wrong[0][:60]!r}.")
 
 
-def _look_at(labels: Sequence[str], origin: object) -> None:
+def _warn_of_many_labels(labels: Sequence[str], origin: object) -> None:
     counts = Counter(labels)
     if len(counts) > max(_MANY_LABELS, len(labels) / 2):
-        message = "%s: %d texts have %d different labels. Are the columns meant? Name them: FILE#%s"
-        _LOGGER.warning(message, _name(origin), len(labels), len(counts), _FORM)
+        message = "%s: %d texts have %d different labels. Are these the intended columns? Name them: FILE#%s"
+        _LOGGER.warning(message, _origin_name(origin), len(labels), len(counts), _FORM)

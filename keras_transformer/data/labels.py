@@ -1,4 +1,4 @@
-"""The names of labels and tags, their numbers, and how much each of them counts."""
+"""Names, ids and class weights of labels and tags."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,16 +13,16 @@ _MAX_SHOWN = 8
 
 
 def label_names(examples: Iterable[LabelledText | TaggedText]) -> list[str]:
-    """Return the labels, or the tags, that examples have.
+    """Return the distinct labels or tags of examples.
 
     Args:
-        examples: What `read_labelled` or `read_tagged` returns.
+        examples: Examples as returned by `read_labelled` or `read_tagged`.
 
     Returns:
-        The names, sorted; numbers by their value.
+        The names in alphabetical order; numbers first, by value.
 
     Raises:
-        InputError: If there are no examples, or all have one label: a model can learn nothing from these.
+        InputError: If there are fewer than two different labels.
         TypeError: If an example is not a text and its labels.
 
     Example:
@@ -50,7 +50,7 @@ def _checked_examples(examples: Iterable[LabelledText | TaggedText]) -> list[Lab
     for number, example in enumerate(several):
         is_pair = isinstance(example, tuple | list) and len(example) == 2
         if not is_pair or not isinstance(example[1], str | tuple | list):
-            # Such as the NaN that an empty cell of a table becomes.
+            # For example NaN, from an empty table cell.
             raise TypeError(
                 "Each example must be a text and its label, or its labels. "
                 f"Received: examples[{number}]={example!r:.200}."
@@ -59,7 +59,7 @@ def _checked_examples(examples: Iterable[LabelledText | TaggedText]) -> list[Lab
 
 
 class _LabelNumbers:
-    """The number of each label."""
+    """The id of each label."""
 
     def __init__(self, **labels: Sequence[str]) -> None:
         [self._argument] = labels
@@ -67,7 +67,7 @@ class _LabelNumbers:
         self._numbers = {name: number for number, name in enumerate(self.names)}
 
     def of(self, labels: Sequence[str]) -> list[int]:
-        """Return the numbers of labels; raise InputError for one that is not among the names."""
+        """Return the ids of labels; raise InputError for unknown labels."""
         for label in labels:
             if label not in self._numbers:
                 shown = ", ".join(map(repr, self.names[:_MAX_SHOWN])) + ", …" * (len(self.names) > _MAX_SHOWN)
@@ -75,7 +75,7 @@ class _LabelNumbers:
         return [self._numbers[label] for label in labels]
 
     def targets(self, labels: Sequence[Sequence[str]], *, multi_label: bool) -> np.ndarray:
-        """Return the number of each label, int32 (n,), or for several of them float32 (n, c) of 0 and 1."""
+        """Return label ids, int32 (n,), or with `multi_label` float32 (n, c) of zeros and ones."""
         if not multi_label:
             return np.asarray([self.of(each)[0] for each in labels], np.int32)
         targets = np.zeros((len(labels), len(self.names)), np.float32)
@@ -84,11 +84,11 @@ class _LabelNumbers:
         return targets
 
     def weights(self, class_weight: str | Mapping[str, float], numbers: np.ndarray) -> np.ndarray:
-        """Return how much each example counts, float32 (n,), by the number of its label (n,)."""
+        """Return the weight of each example, float32 (n,), from its label id (n,)."""
         if isinstance(class_weight, str):
             check_choice(("balanced",), class_weight=class_weight)
             counts = np.bincount(numbers, minlength=len(self.names))
-            # A label that is not there has no example to weigh.
+            # Labels without examples are not counted.
             by_label = len(numbers) / (np.count_nonzero(counts) * np.maximum(counts, 1))
         else:
             by_label = np.ones(len(self.names))

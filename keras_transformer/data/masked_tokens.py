@@ -1,8 +1,8 @@
-"""Hidden tokens, for a model that learns to guess them.
+"""Token masking for masked language models.
 
-As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2019), section 3.1: of the
-tokens that are chosen, 80 % become a mask, 10 % another token, and 10 % stay, since a text in use has no
-masks and the model must keep an eye on every token.
+As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2019), section 3.1: 80 % of the
+selected tokens are replaced by the mask, 10 % by a random token, and 10 % stay unchanged. Texts in use have
+no masks, so the model must learn to represent every token.
 """
 
 import tensorflow as tf
@@ -17,28 +17,28 @@ _RANDOM_SHARE = 0.1
 def mask_tokens(
     dataset: tf.data.Dataset, *, mask_id: int, vocabulary_size: int, rate: float = 0.15, seed: int = 0
 ) -> tf.data.Dataset:
-    """Make inputs with hidden tokens, and labels that hold what was hidden.
+    """Build inputs with masked tokens, and labels with the original tokens, as in BERT.
 
-    Special tokens, padding among them, are never chosen and never put in. What is drawn
-    for an element depends on `seed` and the element's number alone, so each epoch hides
-    the same tokens. For others in each pass, repeat before: `mask_tokens(dataset.repeat(), ...)`.
+    Special tokens, including padding, are never selected and never inserted. The random choices depend only
+    on `seed` and the index of the element, so each epoch masks the same tokens. To mask different tokens in
+    each epoch, repeat first: `mask_tokens(dataset.repeat(), ...)`.
 
     Args:
-        dataset: token ids, integers `(b, s)` or `(s,)`, padded with 0.
-        mask_id: the id that hides a token, best one that texts do not have.
-        vocabulary_size: the number of ids of the model, `mask_id` among them.
-        rate: the probability with which a token is chosen.
-        seed: seed of all choices.
+        dataset: Token ids, integers `(b, s)` or `(s,)`, padded with 0.
+        mask_id: Id of the mask token, preferably one that texts do not contain.
+        vocabulary_size: Number of ids of the model, including `mask_id`.
+        rate: Probability that a token is selected.
+        seed: Random seed.
 
     Returns:
-        A dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original
-        ids where tokens were chosen and 0, which no loss counts, elsewhere.
+        A dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original ids of the
+        selected tokens, and 0, which the loss ignores, at all other positions.
 
     Raises:
-        TypeError: `dataset` does not hold dense integers, a size or the seed is not an integer,
-            or the rate is not a number.
-        ValueError: the ids have another rank, the vocabulary has nothing to put in, `mask_id`
-            is padding or outside it, or the rate is outside (0, 1].
+        TypeError: If `dataset` does not hold dense integers, a size or the seed is not an integer, or the
+            rate is not a number.
+        ValueError: If the ids have another rank, the vocabulary has no regular token, `mask_id` is padding or
+            outside the vocabulary, or the rate is outside (0, 1].
 
     Example:
         >>> dataset = tf.data.Dataset.from_tensors([2, 4, 5, 6, 3, 0])
@@ -47,7 +47,7 @@ def mask_tokens(
         [0, 4, 5, 6, 0, 0]
     """
     check_kind(tf.data.Dataset, dataset=dataset)
-    _check(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
+    _check_arguments(dataset.element_spec, mask_id, vocabulary_size, rate, seed)
 
     @tf.autograph.experimental.do_not_convert
     def mask(number: tf.Tensor, token_ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -61,13 +61,13 @@ def mask_tokens(
 def _mask(
     token_ids: tf.Tensor, mask_id: int, vocabulary_size: int, rate: float, seed: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Choose among int32 (b, s) or (s,); returns masked ids and labels of the same shape."""
+    """Mask int32 (b, s) or (s,); return masked ids and labels of the same shape."""
     choice_seed, fate_seed, random_seed = tf.unstack(tf.random.split(seed, 3))
     shape = tf.shape(token_ids)
     is_regular = (token_ids >= len(SPECIAL_TOKENS)) & (token_ids != mask_id)
     chosen = is_regular & (tf.random.stateless_uniform(shape, choice_seed) < rate)
-    fate = tf.random.stateless_uniform(shape, fate_seed)  # of each chosen token: mask, another, itself
-    # Drawn evenly from the ids that are neither special nor the mask: those above the mask move up by one.
+    fate = tf.random.stateless_uniform(shape, fate_seed)  # decides between mask, random token, unchanged
+    # Uniform over the ids that are neither special nor the mask: skip the mask by adding 1 from there on.
     first = len(SPECIAL_TOKENS)
     has_gap = int(mask_id >= first)
     others = tf.random.stateless_uniform(shape, random_seed, first, vocabulary_size - has_gap, tf.int32)
@@ -77,7 +77,7 @@ def _mask(
     return tf.where(chosen, replaced, token_ids), tf.where(chosen, token_ids, SPECIAL_IDS.pad)
 
 
-def _check(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
+def _check_arguments(spec: object, mask_id: int, vocabulary_size: int, rate: float, seed: int) -> None:
     wanted = "`dataset` must hold token ids, dense integers of shape (b, s) or (s,)."
     if not isinstance(spec, tf.TensorSpec) or not spec.dtype.is_integer:
         raise TypeError(f"{wanted} Received: elements of {spec}.")

@@ -1,9 +1,9 @@
-"""Noise in training pairs, so that a model learns more from few of them: a step from dataset to dataset.
+"""Noise in training pairs, which helps a model to learn from little data.
 
-The step takes token ids of source and target, int32 (b, ragged) each, before special tokens and padding are
-added; `translation_dataset(..., noise=[...])` puts it there. The noise of a batch depends on the seed and on
-its index in the epoch alone, so a resumed run sees the same; since each epoch has another order, a pair is
-changed differently in each.
+A noise step transforms a dataset of source and target token ids, int32 (b, ragged) each, before special
+tokens and padding are added. Pass it as `translation_dataset(..., noise=[...])`. The noise of a batch depends
+only on the seed and the index of the batch in the epoch, so a resumed run repeats it. Because each epoch has
+a different order, a pair is changed differently in each epoch.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.types import SPECIAL_TOKENS
 
 Change: TypeAlias = Callable[[tf.RaggedTensor, tf.Tensor], tf.RaggedTensor]
-"""From token ids int32 (b, ragged) and a seed, int64 (2,), to other token ids."""
+"""From token ids int32 (b, ragged) and a seed, int64 (2,), to changed token ids."""
 
 
 def subword_dropout(
@@ -31,34 +31,37 @@ def subword_dropout(
     num_samples: int = 32,
     seed: int = 0,
 ) -> Transformation:
-    """Make a step that splits tokens into smaller ones (Provilkov et al. 2020, section 3.2).
+    """Return a noise step that randomly splits subwords into smaller ones (BPE-dropout).
 
-    In the paper merges are left out of words; here out of each piece of a word, so no new piece reaches over
-    the border of two old ones. The spellings of each piece are drawn once, and each token of each batch takes
-    one of them. Rows get longer, and batches with them.
+    Provilkov et al. 2020, "BPE-Dropout", section 3.2. Unlike in the paper, merges are dropped within each
+    subword, not within whole words, so no new subword crosses the boundary of two old ones. For speed,
+    `num_samples` segmentations of each subword are drawn in advance, and each token uses a random one. Rows
+    get longer, and so do batches.
 
     Args:
-        source_tokenizer: of the sources, of type "bpe"; None leaves them as they are.
-        target_tokenizer: of the targets.
-        rate: the probability that a merge is left out; 0.1 in the paper.
-        max_length: most tokens of a row without its special token; one that would become longer stays as
-            it is. None for no limit.
-        num_samples: spellings of each piece.
-        seed: of all draws.
+        source_tokenizer: Tokenizer of the sources, of type "bpe". None leaves sources unchanged.
+        target_tokenizer: Tokenizer of the targets, of type "bpe". None leaves targets unchanged.
+        rate: Probability that a merge is dropped. The paper uses 0.1.
+        max_length: Maximum number of tokens of a row, without special tokens. A row that would exceed it
+            stays unchanged. Defaults to no limit.
+        num_samples: Number of segmentations per subword.
+        seed: Random seed.
 
     Returns:
-        From a dataset of source and target token ids, int32 (b, ragged) each, to the same.
+        A function from a dataset of source and target token ids, int32 (b, ragged) each, to a dataset of the
+        same structure.
 
     Raises:
-        ValueError: a rate outside [0, 1), no samples, or a vocabulary of another type.
+        ValueError: If `rate` is outside [0, 1), `num_samples` is below 1, or a vocabulary is not of type
+            "bpe".
     """
     check_kind(SubwordTokenizer, None, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
     check_rates(rate=rate)
     check_positive(num_samples=num_samples, max_length=1 if max_length is None else max_length)
     check_number(whole=True, seed=seed)
-    source = _respelling(source_tokenizer, rate, num_samples, max_length, seed)
+    source = _segmentation_step(source_tokenizer, rate, num_samples, max_length, seed)
     same = target_tokenizer is source_tokenizer
-    target = source if same else _respelling(target_tokenizer, rate, num_samples, max_length, seed)
+    target = source if same else _segmentation_step(target_tokenizer, rate, num_samples, max_length, seed)
 
     @tf.autograph.experimental.do_not_convert
     def respell_batch(
@@ -72,18 +75,18 @@ def subword_dropout(
     return lambda dataset: dataset.enumerate().map(respell_batch, num_parallel_calls=tf.data.AUTOTUNE)
 
 
-def _respelling(
+def _segmentation_step(
     tokenizer: SubwordTokenizer | None, rate: float, num_samples: int, max_length: int | None, seed: int
 ) -> Change | None:
-    """Make what takes one of its spellings for each token."""
+    """Return a function that replaces each token by one of its segmentations."""
     if tokenizer is None:
         return None
-    spellings = _sample_spellings(tokenizer.proto, rate, num_samples, seed)
+    spellings = _sample_segmentations(tokenizer.proto, rate, num_samples, seed)
     lengths = tf.cast(spellings.row_lengths(), tf.int32)
 
     def respell(token_ids: tf.RaggedTensor, draw_seed: tf.Tensor) -> tf.RaggedTensor:
         shape = tf.shape(token_ids.flat_values)
-        # The spelling 0 is the piece itself, for rows that would become too long.
+        # Segmentation 0 is the unchanged piece, for rows that would become too long.
         draws = tf.random.stateless_uniform(shape, draw_seed, 1, num_samples + 1, tf.int32)
         wholes = token_ids.flat_values * (num_samples + 1)
         if max_length is not None:
@@ -95,20 +98,18 @@ def _respelling(
     return respell
 
 
-def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
-    """Spell each of v pieces in other ways: int32 (v * (num_samples + 1), ragged), the piece itself first."""
-    # Imported here: other tokenizers need no SentencePiece.
+def _sample_segmentations(proto: bytes, rate: float, num_samples: int, seed: int) -> tf.RaggedTensor:
+    """Draw segmentations of v pieces: int32 (v * (num_samples + 1), ragged), the unchanged piece first."""
+    # Imported here, because only subword tokenizers need SentencePiece.
     from sentencepiece import sentencepiece_model_pb2
 
-    # Rejected: SentencePiece's sampling, in Python and in TensorFlow Text, which takes no seed that holds
-    # across threads, so a resumed run would not repeat it.
+    # Rejected: the sampling of SentencePiece and TensorFlow Text. Its seed does not hold across threads, so a
+    # resumed run would not repeat it.
     model = sentencepiece_model_pb2.ModelProto.FromString(proto)
     if model.trainer_spec.model_type != model.trainer_spec.BPE:
         received = model.trainer_spec.ModelType.Name(model.trainer_spec.model_type).lower()
-        raise ValueError(
-            f"Merges can be left out of a vocabulary of type 'bpe' alone. Received: {received!r}."
-        )
-    # The id of each piece of text, and its rank among merges: the lowest first.
+        raise ValueError(f"Subword dropout needs a vocabulary of type 'bpe'. Received: {received!r}.")
+    # The id of each regular piece, and the rank of its merge (low ranks are merged first).
     merges = {
         piece.piece: (token_id, -piece.score)
         for token_id, piece in enumerate(model.pieces)
@@ -119,16 +120,16 @@ def _sample_spellings(proto: bytes, rate: float, num_samples: int, seed: int) ->
     for token_id, text in enumerate(piece.piece for piece in model.pieces):
         spellings.append((token_id,))
         if text in merges and merges[text][0] == token_id and all(letter in merges for letter in text):
-            spellings += [_spell(text, merges, rate, rng) for _ in range(num_samples)]
+            spellings += [_segment(text, merges, rate, rng) for _ in range(num_samples)]
         else:
             spellings += [(token_id,)] * num_samples
     return tf.ragged.constant(spellings, dtype=tf.int32)
 
 
-def _spell(
+def _segment(
     piece: str, merges: dict[str, tuple[int, float]], rate: float, rng: random.Random
 ) -> tuple[int, ...]:
-    """Merge the characters of a piece, the best pair first; what is left out stays left out."""
+    """Merge the characters of a piece by rank, dropping merges at random; a dropped merge is final."""
     parts, left_out = list(piece), set()
     while True:
         starts = [sum(map(len, parts[:number])) for number in range(len(parts))]

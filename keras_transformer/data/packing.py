@@ -1,4 +1,4 @@
-"""Sequence packing: texts for a `CausalLM`, one after the other in rows of one length."""
+"""Sequence packing for causal language models."""
 
 import tensorflow as tf
 
@@ -7,21 +7,22 @@ from keras_transformer.types import SPECIAL_IDS
 
 
 def pack_texts(token_ids: tf.RaggedTensor, length: int) -> tf.data.Dataset:
-    """Put texts one after the other into rows of one length, without padding between them.
+    """Pack texts into rows of equal length without padding, for a `CausalLM`.
 
-    A row may begin and end within a text, and its tokens attend to the texts before them in the row, as in
-    Brown et al. 2020, "Language Models are Few-Shot Learners", appendix B. Only the last row is padded.
+    The texts are concatenated and cut into rows, so a row may begin and end within a text. Tokens attend to
+    earlier texts of their row, as in Brown et al. 2020, "Language Models are Few-Shot Learners", appendix B.
+    Only the last row is padded.
 
     Args:
-        token_ids: int32 (n, ragged), as `Tokenizer.tokenize` gives them.
-        length: tokens of a row, special ones included.
+        token_ids: int32 (n, ragged), as returned by `Tokenizer.tokenize`.
+        length: Number of tokens of a row, including special tokens.
 
     Returns:
-        Rows `(inputs, labels)`, int32 (length,) each, in order: in the inputs a start token before each text,
-        in the labels an end token after it. What remains is to shuffle and to batch them.
+        Rows `(inputs, labels)`, int32 (length,) each, in order. The inputs have a start token before each
+        text, the labels an end token after it. Shuffle and batch them next.
 
     Raises:
-        ValueError: a length below 1.
+        ValueError: If `length` is below 1.
 
     Example:
         >>> texts = tf.ragged.constant([[5, 6, 7], [8]], dtype=tf.int32)

@@ -1,4 +1,4 @@
-"""Lists of sentence pairs: which are worth keeping, splits, and mixtures of corpora."""
+"""Lists of sentence pairs: filtering, validation splits, and mixtures of corpora."""
 
 import logging
 import math
@@ -30,23 +30,24 @@ def split_pairs(
 ) -> tuple[list[_Pair], list[_Pair]]:
     """Split pairs at random into training and validation pairs.
 
-    Pairs with the same source text stay on the same side: corpora repeat sentences, and a validation sentence
-    that was trained on measures memory. So a few more pairs than asked for may be held out.
+    Pairs with the same source are kept together: corpora repeat sentences, and a validation sentence seen in
+    training measures memorization. So slightly more pairs than requested may be held out.
 
     Args:
-        pairs: source and target texts; or labelled or tagged texts.
-        validation_fraction: part of the pairs to hold out, between 0 and 1; or
-        validation_count: number of pairs to hold out. Give one of the two.
-        seed: the same seed and pairs give the same split.
+        pairs: Pairs of source and target text, or labelled or tagged texts.
+        validation_fraction: Fraction of the pairs to hold out, between 0 and 1. Pass this or
+            `validation_count`.
+        validation_count: Number of pairs to hold out. Pass this or `validation_fraction`.
+        seed: Random seed.
 
     Returns:
         Training and validation pairs, both in the order of `pairs`.
 
     Raises:
-        ValueError: both or none of the sizes are given, or one is out of range.
-        InputError: nothing would be left to train on.
+        InputError: If no training pair would be left.
+        ValueError: If not exactly one of the sizes is given, or it is out of range.
     """
-    # Labels and tags come in tuples.
+    # Examples with several labels or tags have a tuple as second element.
     has_labels = isinstance(pairs, list) and all(
         isinstance(pair, tuple) and isinstance(pair[-1], tuple) for pair in pairs
     )
@@ -78,8 +79,8 @@ def split_pairs(
 
 
 def _choose_sources(sources: list[Any], count: int, seed: int) -> set[Any]:
-    """Draw source texts until they cover `count` pairs, none with more pairs than that alone."""
-    repeats = Counter(sources)  # it keeps the order, which a set of strings does not
+    """Draw source texts until they cover `count` pairs; skip those with more than `count` pairs."""
+    repeats = Counter(sources)  # unlike a set, it keeps the order
     order = list(repeats)
     random.Random(seed).shuffle(order)
     chosen: set[Any] = set()
@@ -92,21 +93,20 @@ def _choose_sources(sources: list[Any], count: int, seed: int) -> set[Any]:
 
 
 def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0) -> list[Pair]:
-    """Join corpora, each as often as its weight.
+    """Concatenate corpora, each repeated by its weight.
 
-    A weight of 2 takes every pair twice, 0.5 a random half of them, 2.5 every pair twice and a random half
-    once more. The result is a list, so that everything that follows, from the vocabulary to the order of an
-    epoch, works as with one corpus.
+    With a weight of 2 every pair occurs twice, with 0.5 a random half of the pairs occurs, and with 2.5 every
+    pair occurs twice and a random half once more. Use the resulting list like a single corpus.
 
     Args:
-        corpora: pairs and their weight.
-        seed: of what is drawn for the fraction of a weight.
+        corpora: Tuples `(pairs, weight)`.
+        seed: Random seed for fractional weights.
 
     Returns:
-        The pairs, corpus after corpus.
+        The pairs, one corpus after the other.
 
     Raises:
-        ValueError: a weight that is below 0 or not finite.
+        ValueError: If a weight is negative or not finite.
 
     Example:
         >>> mix_pairs([([("a", "b")], 2), ([("c", "d"), ("e", "f")], 1)])
@@ -128,15 +128,15 @@ def mix_pairs(corpora: Sequence[tuple[Sequence[Pair], float]], *, seed: int = 0)
 
 
 def _has_text(pair: Pair) -> bool:
-    """Return whether neither side is empty or only white space."""
+    """Return whether both sides contain more than white space."""
     source, target = pair
     return bool(source.strip() and target.strip())
 
 
 def _drop_empty_pairs(pairs: Sequence[Pair], origin: str) -> list[Pair]:
-    """Leave out pairs with an empty side, and log how many; raise InputError if no pair is left."""
-    # Aligned corpora mark an untranslated sentence with an empty line. Trained on, such a pair teaches the
-    # model to answer nothing, or to invent.
+    """Drop pairs with an empty side, and log how many; raise InputError if no pair is left."""
+    # In parallel corpora, an empty line is an untranslated sentence. Training on it teaches the model to
+    # output nothing, or to invent text.
     kept = [pair for pair in pairs if _has_text(pair)]
     if not kept:
         raise InputError(f"No pair of {origin} has text on both sides. Received: {len(pairs)} pairs.")
@@ -150,7 +150,7 @@ def _report_empty(num_dropped: int, num_pairs: int, origin: str) -> None:
 
 
 def _log_dropped(num_dropped: int, num_pairs: int, cause: str, question: str) -> None:
-    """Log how many of all pairs were left out and why, with a question where they are many."""
+    """Log how many pairs were dropped and why, with a question if the share is large."""
     share = num_dropped / num_pairs
     hint = f" That is more than 5 %: {question}?" if share > _MANY_DROPPED else ""
     message = "Dropped %d of %d pairs (%.1f %%) %s.%s"

@@ -1,4 +1,4 @@
-"""Pairs from files: line n of one file translates line n of the other, or one file has both."""
+"""Read parallel text: line n of one file translates line n of another, or one file holds pairs."""
 
 import glob
 import itertools
@@ -16,30 +16,31 @@ from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
 ENDINGS = f"{', '.join(_FORMATS)}, or one of these and .gz"
-# Of a directory, whose other files are about them.
-_IN_A_DIRECTORY = (".tsv", ".csv", ".jsonl", ".tmx")
-_NUM_LOOKED_AT = 1000
-_LONG = 100_000
-_FEW = 10
-_LINE_OF_TAGS = re.compile(r"\s*<[a-z/!?][^<>]*>.*(?<=>)\s*", re.I)
+# The formats that are read from a directory; other files may be documentation.
+_DIRECTORY_ENDINGS = (".tsv", ".csv", ".jsonl", ".tmx")
+_SAMPLE_SIZE = 1000
+_LONG_TEXT = 100_000
+_MIN_EQUAL_PAIRS = 10
+_TAG_LINE = re.compile(r"\s*<[a-z/!?][^<>]*>.*(?<=>)\s*", re.I)
 _ESCAPED = re.compile("&(apos|quot|#91|#93|#124);")
 
 _LOGGER = logging.getLogger(__name__)
 
 
 class ParallelText:
-    """The pairs of files, read line by line in each iteration; for more pairs than memory holds.
+    """Pairs of files that are read line by line in each iteration, for corpora larger than memory.
 
     Args:
-        source: file with one source text a line, plain or ending in `.gz`. Or several, as a list or as a
-            pattern, whose files are taken in the order of their names.
-        target: file with the translation of each line of `source`, as many as there are of `source`. If
-            None, `source` is a file of pairs as `read_pairs` takes it, perhaps with its columns
+        source: File with one source text per line, plain or `.gz`. Several files may be passed as a list, or
+            as a pattern, whose files are sorted by name.
+        target: File with the translation of each source line; as many files as `source`. Defaults to None:
+            `source` is then a file of pairs as for `read_pairs`, optionally with column names
             (`pairs.csv#en,de`), a pattern, or a directory of such files.
 
     Raises:
-        InputError: a file is missing, a pattern matches none, or there are not as many of both; in the
-            iteration, one is empty, damaged or not UTF-8, has more lines, or does not tell its columns.
+        InputError: If a file is missing, a pattern matches no file, or the numbers of files differ. In the
+            iteration: if a file is empty, damaged or not UTF-8, the numbers of lines differ, or columns are
+            ambiguous.
 
     Example:
         ```python
@@ -62,7 +63,7 @@ class ParallelText:
 
     @property
     def columns(self) -> list[tuple[str, str] | None]:
-        """The columns that were named for each file of pairs."""
+        """The requested columns of each file of pairs, or None."""
         return [shard.columns for shard in self._shards]
 
     def __iter__(self) -> Iterator[Pair]:
@@ -71,7 +72,7 @@ class ParallelText:
 
 
 class _TwoFiles:
-    """The pairs of two files, line by line."""
+    """Pairs of two files, matched line by line."""
 
     def __init__(self, source: Path, target: Path) -> None:
         self.source, self.target = source, target
@@ -83,7 +84,7 @@ class _TwoFiles:
                 )
 
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
-        """Yield the pairs; raise InputError at the end if one file has more lines."""
+        """Yield the pairs; at the end, raise InputError if one file has more lines."""
         sources, targets = _iterate_texts(self.source), _iterate_texts(self.target)
         for number, (source, target) in enumerate(zip_longest(sources, targets)):
             if source is None or target is None:
@@ -97,10 +98,10 @@ class _TwoFiles:
 
 
 class _Shard:
-    """The pairs of one file or two; what the first of them look like is logged once."""
+    """Pairs of one file or two files. Suspicious content of the first pairs is logged once."""
 
     def __init__(self, content: _PairsFile | _TwoFiles) -> None:
-        self._content, self._is_looked_at = content, False
+        self._content, self._is_checked = content, False
         self.files = content.files
 
     @property
@@ -110,26 +111,26 @@ class _Shard:
     def pairs(self, *, further_targets: bool = False) -> Iterator[Pair]:
         pairs = self._content.pairs(further_targets=further_targets)
         head: list[Pair] = []
-        if not self._is_looked_at:
-            for pair in itertools.islice(pairs, _NUM_LOOKED_AT):
+        if not self._is_checked:
+            for pair in itertools.islice(pairs, _SAMPLE_SIZE):
                 head.append(pair)
-                if len(pair[0]) > _LONG:
+                if len(pair[0]) > _LONG_TEXT:
                     break
-            self._look_at(head)
-            self._is_looked_at = True
+            self._warn_of_mistakes(head)
+            self._is_checked = True
         yield from head
         yield from pairs
 
-    def _look_at(self, pairs: list[Pair]) -> None:
-        """Log what is most often a mistake, and may be meant."""
+    def _warn_of_mistakes(self, pairs: list[Pair]) -> None:
+        """Warn about what is usually a mistake but may be intended."""
         name = " and ".join(map(str, self.files))
-        is_one = len(self.files) == 2 and _is_same(*self.files)
-        if (is_one or len(pairs) >= _FEW) and all(source == target for source, target in pairs):
+        is_one = len(self.files) == 2 and _is_same_file(*self.files)
+        if (is_one or len(pairs) >= _MIN_EQUAL_PAIRS) and all(source == target for source, target in pairs):
             _LOGGER.warning(
                 "%s: %s has the same text on both sides. Is one file named twice?",
                 *(name, f"each of the first {len(pairs)} pairs"),
             )
-        num_tags = sum(bool(_LINE_OF_TAGS.fullmatch(source)) for source, _ in pairs)
+        num_tags = sum(bool(_TAG_LINE.fullmatch(source)) for source, _ in pairs)
         if num_tags > max(2, len(pairs) / 20):
             _LOGGER.warning(
                 "%s: %d of the first %d sources are tags, read as texts.", name, num_tags, len(pairs)
@@ -142,16 +143,17 @@ class _Shard:
             )
 
 
-def _is_same(source: Path, target: Path) -> bool:
+def _is_same_file(source: Path, target: Path) -> bool:
     return source.exists() and target.exists() and source.samefile(target)
 
 
 def _find_shards(source: Files, target: Files | None = None) -> list[_Shard]:
-    """Return the shards: each a source and its target, or one file of pairs."""
+    """Return the shards, each a source and target file, or one file of pairs."""
     if target is None:
         return [_Shard(_PairsFile(path, columns)) for path, columns in _find_tables(source)]
     sources, targets = (
-        [path for name in _several(files) for path in _matching(as_path(name))] for files in (source, target)
+        [path for name in _as_list(files) for path in _matching_files(as_path(name))]
+        for files in (source, target)
     )
     if len(sources) != len(targets):
         raise InputError(
@@ -161,46 +163,46 @@ def _find_shards(source: Files, target: Files | None = None) -> list[_Shard]:
     return [_Shard(_TwoFiles(*paths)) for paths in zip(sources, targets, strict=True)]
 
 
-def _several(files: Files) -> Sequence[FilePath]:
+def _as_list(files: Files) -> Sequence[FilePath]:
     return [files] if isinstance(files, str | os.PathLike) else files
 
 
-def _matching(path: Path) -> list[Path]:
+def _matching_files(path: Path) -> list[Path]:
     if not glob.has_magic(path.name) or path.exists():
         return [path]
     if found := sorted(path.parent.glob(path.name)):
         return found
-    raise InputError(f"There must be a pattern of files. Received: {str(path)!r}, without any.")
+    raise InputError(f"A pattern must match at least one file. Received: {str(path)!r}, which matches none.")
 
 
 def _find_tables(
     files: Files, form: str = "SOURCE,TARGET", content: str = "pairs"
 ) -> Iterator[tuple[Path, tuple[str, str] | None]]:
-    for name in _several(files):
+    for name in _as_list(files):
         path, columns = split_columns(name, form)
         if path.is_dir():
             paths = _tables_of(path)
         elif _is_of_pairs(path.name):
-            paths = _matching(path)
+            paths = _matching_files(path)
         else:
             raise InputError(f"A file of {content} must end in {ENDINGS}. Received: {str(path)!r}.")
         yield from ((each, columns) for each in paths)
 
 
 def _tables_of(directory: Path) -> list[Path]:
-    # Of one kind: the others may be the same pairs.
-    for ending in _IN_A_DIRECTORY:
+    # Only one format, because the other files may hold the same pairs.
+    for ending in _DIRECTORY_ENDINGS:
         paths = [path for path in directory.iterdir() if path.name.endswith((ending, f"{ending}.gz"))]
         if paths:
             return sorted(paths)
-    kinds = f"{', '.join(_IN_A_DIRECTORY)}, or one of these and .gz"
+    kinds = f"{', '.join(_DIRECTORY_ENDINGS)}, or one of these and .gz"
     raise InputError(
-        f"There must be a directory of {kinds} files. Received: {str(directory)!r}, without any."
+        f"A directory must contain {kinds} files. Received: {str(directory)!r}, which contains none."
     )
 
 
 def split_columns(name: FilePath, form: str = "SOURCE,TARGET") -> tuple[Path, tuple[str, str] | None]:
-    """Split `pairs.csv#en,de` into the path and the columns; None where none are named."""
+    """Split `pairs.csv#en,de` into path and columns; columns are None if not given."""
     path, (start, separator, names) = as_path(name), os.fspath(name).rpartition("#")
     if not separator or not start or path.exists():
         return path, None

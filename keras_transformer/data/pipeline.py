@@ -1,4 +1,4 @@
-"""From pairs to the batches that `model.fit` takes."""
+"""Build `tf.data.Dataset`s of sentence pairs for `model.fit`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
@@ -14,12 +14,12 @@ from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
 from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.text.tokenizer import Tokenizer
 
-# Batches that wait to be trained on.
+# Number of prefetched batches.
 _NUM_READY = 8
 
-# Batches that share their rows after noise. Rows are sorted by their longer side, so among few of them
-# the other sides differ: where only sources change, 64 batches leave 17 % of the target positions of
-# Multi30k empty, 128 leave 12 %, 256 leave 8 %. They take a few megabytes and 0.4 s.
+# Number of batches whose rows are regrouped after noise. Rows are sorted by their longer side, so with few
+# batches the other sides differ in length: if only sources have noise, padding is 17 % of Multi30k's target
+# positions with 64 batches, 12 % with 128 and 8 % with 256. They take a few megabytes and 0.4 s.
 _NUM_REGROUPED = 256
 
 
@@ -39,44 +39,47 @@ def translation_dataset(
     noise: Sequence[Transformation] = (),
     cache: str | Path | None = None,
 ) -> tf.data.Dataset:
-    """Make the dataset that trains or validates a `Transformer`.
+    """Build the dataset that trains or validates a `Transformer`.
 
-    Pairs of like length share a batch: they are bucketed by their longer side, so that the budget
-    bounds the memory of both, and sorted by the target within a bucket. Each iteration over the
-    dataset is an epoch, whose order depends on `seed` and the number of the epoch alone: two datasets
-    with the same arguments give the same batches, and `first_epoch=k` gives those of iteration k.
+    Pairs of similar length share a batch: they are bucketed by their longer side and sorted by target length
+    within a bucket. Each iteration over the dataset is an epoch. Its order depends only on `seed` and the
+    epoch number: datasets with the same arguments return the same batches, and `first_epoch=k` starts with
+    those of iteration k.
 
     Args:
-        pairs: source and target texts, or `EncodedPairs`. With `cache` also what gives more of them than
-            memory holds; see `EncodedPairs.cached`. Sources may be frames, arrays `(s, w)`.
-        source_tokenizer: tokenizer of the sources, for frames a `FrameNormalizer`; not used for
+        pairs: Pairs of source and target text, or `EncodedPairs`. With `cache`, also the streams that
+            `EncodedPairs.cached` accepts. Sources may also be frames, arrays `(s, w)`.
+        source_tokenizer: Tokenizer of the sources; for frames, a `FrameNormalizer`. Ignored for
             `EncodedPairs`.
-        target_tokenizer: tokenizer of the targets; likewise.
-        tokens_per_batch: most tokens, or frames, of a batch on either side, padding included.
-        max_source_length: see `EncodedPairs.encode`; longer pairs are left out, counted and logged.
-        max_target_length: likewise.
-        shuffle: whether each epoch draws new batches; otherwise they come from short to long.
-        seed: seed of the shuffling.
-        first_epoch: epoch of the first iteration, to go on where an earlier run stopped.
-        bucket_boundaries: increasing lengths that part the buckets; by default in steps of a sixteenth.
-        pad_to_bucket_boundary: pad source and target to the same boundary, for few shapes
-            (XLA); otherwise each to the longest of its batch, for little padding.
-        noise: steps such as `subword_dropout(...)`, which change token ids before they are padded. The
-            rows of shuffled batches are grouped again by their new lengths; longer rows make batches larger.
-        cache: directory for token ids, as in `EncodedPairs.cached`: all pairs are tokenized once, and
-            shuffled together, and the batches are those of pairs in memory.
+        target_tokenizer: Tokenizer of the targets. Ignored for `EncodedPairs`.
+        tokens_per_batch: Maximum number of tokens or frames of a batch on each side, including padding.
+        max_source_length: Maximum number of tokens or frames of a source. Longer pairs are dropped; see
+            `EncodedPairs.encode`.
+        max_target_length: Maximum number of tokens of a target. Longer pairs are dropped.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        bucket_boundaries: Increasing upper lengths of the buckets. By default, each is 1/16 longer than the
+            last.
+        pad_to_bucket_boundary: Whether to pad source and target to the same bucket boundary, for few batch
+            shapes (XLA). If False, each is padded to the longest row of its batch, for little padding.
+        noise: Steps that change token ids before padding, such as `subword_dropout(...)`. Rows of shuffled
+            batches are then regrouped by their new lengths. Longer rows make batches exceed
+            `tokens_per_batch`.
+        cache: Directory for token ids, as in `EncodedPairs.cached`, for a corpus larger than memory. The
+            batches are the same as without a cache.
 
     Returns:
-        A finite dataset that knows its number of batches, with elements `({"encoder_token_ids": (b, s),
-        "decoder_token_ids": (b, t)}, labels (b, t))`, all int32 and padded with 0. Frames have
-        `"encoder_features": (b, s, w)`, float32, and `"encoder_padding_mask": (b, s)`, boolean, in place of
+        A finite dataset of known cardinality with elements `({"encoder_token_ids": (b, s),
+        "decoder_token_ids": (b, t)}, labels (b, t))`, int32, padded with 0. For frames, `"encoder_features":
+        (b, s, w)`, float32, and `"encoder_padding_mask": (b, s)`, boolean (True for frames), replace
         `"encoder_token_ids"`.
 
     Raises:
-        InputError: there are no pairs, or none fits the limits; the cache is of other tokenizers or limits,
-            or cannot be written.
-        TypeError: texts without tokenizers.
-        ValueError: a value out of range, or options that exclude each other.
+        InputError: If there are no pairs, or all are too long; or if the cache was written with other
+            tokenizers or limits, or cannot be written.
+        TypeError: If texts come without tokenizers.
+        ValueError: If a value is out of range, or options exclude each other.
 
     Example:
         >>> from keras_transformer.text import CharacterTokenizer
@@ -98,7 +101,9 @@ def translation_dataset(
         encoded = pairs
     else:
         limits = max_source_length, max_target_length
-        encoded = _encode(pairs, *_both(source_tokenizer, target_tokenizer), limits, cache)
+        encoded = _encode_pairs(
+            pairs, *_required_tokenizers(source_tokenizer, target_tokenizer), limits, cache
+        )
     plan = _plan_batches(
         encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
     )
@@ -114,7 +119,7 @@ def translation_dataset(
     return _keep_ready(dataset)
 
 
-def _encode(
+def _encode_pairs(
     pairs: Any,
     source_tokenizer: Tokenizer | FrameNormalizer,
     target_tokenizer: Tokenizer,
@@ -151,7 +156,7 @@ def _encode(
     )
 
 
-def _both(
+def _required_tokenizers(
     source: Tokenizer | FrameNormalizer | None, target: Tokenizer | None
 ) -> tuple[Tokenizer | FrameNormalizer, Tokenizer]:
     check_kind(Tokenizer, FrameNormalizer, None, source_tokenizer=source)
@@ -165,18 +170,18 @@ def _both(
 
 
 def _regroup_by_length(seed: int) -> Transformation:
-    """Group the rows of neighbouring batches again, each batch of rows of about one length."""
-    # Noise changes lengths after batches were made of rows of one length: with subword dropout, half as much
-    # padding as text came with them (935,000 positions for 631,000 tokens of Multi30k).
+    """Regroup the rows of neighboring batches, so that rows of similar length share a batch."""
+    # Noise changes the lengths within batches: with subword dropout and no regrouping, Multi30k's 631,000
+    # tokens took 935,000 positions.
 
     @tf.autograph.experimental.do_not_convert
     def regroup(number: tf.Tensor, pair: tuple[tf.RaggedTensor, tf.RaggedTensor]) -> tf.data.Dataset:
         # (batches, ragged, ragged) -> (n, ragged)
         source, target = (ids.merge_dims(0, 1) for ids in pair)
-        # The batch with the most rows gets the shortest of them all, and so on: so the number of batches,
-        # which Keras and schedules count on, stays.
+        # The batch with the most rows gets the shortest rows, and so on. This keeps the number of batches, on
+        # which Keras and learning rate schedules rely.
         sizes = tf.sort(pair[0].row_lengths(), direction="DESCENDING")
-        # By the longer side, then by the target.
+        # Sorted by the longer side, then by the target.
         target_lengths = target.row_lengths()
         longer = tf.maximum(source.row_lengths(), target_lengths)
         keys = longer * (tf.reduce_max(target_lengths) + 1) + target_lengths
@@ -190,7 +195,7 @@ def _regroup_by_length(seed: int) -> Transformation:
 
 
 def _pad(plan: _BatchPlan | None) -> Transformation:
-    """Pad rows: all matrices of a batch to the width that is planned, or each to its longest row."""
+    """Pad all matrices of a batch to the planned width, or each to its longest row."""
 
     @tf.autograph.experimental.do_not_convert
     def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
@@ -200,7 +205,7 @@ def _pad(plan: _BatchPlan | None) -> Transformation:
             shape = tf.stack([labels.nrows(), plan.width(longest, labels.nrows())])
 
         def pad_rows(rows: tf.RaggedTensor) -> tf.Tensor:
-            # (b, ragged), or frames (b, ragged, w). Zero is the padding of all: of ids, masks and frames.
+            # (b, ragged), or frames (b, ragged, w). Ids, masks and frames are all padded with zero.
             width = rows.shape[2:]
             padded = rows.to_tensor(shape=None if shape is None else tf.concat([shape, width], axis=0))
             return tf.ensure_shape(padded, [None, None, *width])
@@ -211,9 +216,9 @@ def _pad(plan: _BatchPlan | None) -> Transformation:
 
 
 def _keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Prepare the next batches while one is trained on, with TensorFlow's autotuner turned off."""
-    # An iterator whose data has ended, at the end of each epoch, waits for the autotuner's next look at the
-    # pipeline, and the period doubles from 10 ms to a minute: 16 steps of 0.31 s took 10.2 s.
+    """Prefetch batches, with TensorFlow's autotuner turned off."""
+    # At the end of each epoch, an iterator waits for the next period of the autotuner, which grows from 10 ms
+    # to a minute: 16 steps of 0.31 s took 10.2 s.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.prefetch(_NUM_READY).with_options(options)

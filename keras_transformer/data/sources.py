@@ -1,4 +1,4 @@
-"""Pairs from wherever they are: files, a TFDS dataset, the built-in task."""
+"""Read sentence pairs from files, TFDS datasets and the built-in task."""
 
 import os
 from pathlib import Path
@@ -29,45 +29,44 @@ def read_pairs(
     seed: int = 0,
     data_dir: FilePath | None = None,
 ) -> list[Pair]:
-    """Read sentence pairs.
+    """Read sentence pairs for translation.
 
     | origin | pairs |
     |---|---|
-    | `(SOURCE, TARGET)` | two parallel text files, line by line, or as many shards of both |
+    | `(SOURCE, TARGET)` | two parallel text files, line by line, or the same number of shards of both |
     | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs, quoted by a spreadsheet or not |
-    | `PATH.csv` | a table with commas, semicolons or tabs whose first row names the columns |
+    | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
     | `PATH.tmx` | the units of a translation memory |
-    | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or numbers of columns from 1 |
+    | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or column numbers from 1 |
     | `DIRECTORY` | all `.tsv` files in it; if there are none, all `.csv`, `.jsonl` or `.tmx` files |
-    | `tfds:NAME` | a dataset of TFDS, such as `tfds:ted_hrlr_translate/pt_to_en` |
-    | `tfds:NAME#SOURCE,TARGET` | the same with a direction, such as `tfds:...#en,pt` |
-    | `FOLDER` | files `LANGUAGE.SPLIT.txt`, as TFDS's `TranslateFolder` reads them; `#SOURCE,TARGET` too |
-    | `dates` | dates as people write them to ISO 8601, generated |
+    | `tfds:NAME` | a TFDS dataset, such as `tfds:ted_hrlr_translate/pt_to_en` |
+    | `tfds:NAME#SOURCE,TARGET` | the same in a given direction, such as `tfds:...#en,pt` |
+    | `FOLDER` | files `LANGUAGE.SPLIT.txt`, as for TFDS's `TranslateFolder`; also with `#SOURCE,TARGET` |
+    | `dates` | generated dates in many languages, to ISO 8601 |
 
-    Files may end in `.gz`, and be patterns such as `train-*.tsv.gz`. A first row of known names, such as `en`
-    and `de`, or `source` and `target`, is not a pair. The lines of parallel SGML files are their `<seg>`
-    elements. TFDS downloads a dataset the first time.
+    Files may be compressed (`.gz`) and given as patterns such as `train-*.tsv.gz`. A header row with known
+    names, such as `en` and `de`, or `source` and `target`, is skipped. In SGML files, each `<seg>` element is
+    a line. TFDS downloads a dataset on first use.
 
     Args:
-        origin: one of the table.
-        split: `"train"`, `"validation"`, `"test"`, or what the TFDS dataset has. A file is one split:
-            for it this is not used.
-        optional: whether to return no pairs where the origin has no split of this name, as a file
-            never has, instead of raising.
-        num_pairs: at most so many pairs, the first ones; for `dates` how many to
-            generate (50,000 for training, 2,000 otherwise).
-        further_targets: whether columns after the second are more targets, such as the other
-            pronunciations of a word, each of which makes a pair with the source.
-        seed: seed of what is generated.
-        data_dir: where prepared TFDS datasets lie; the default of TFDS otherwise.
+        origin: A path, pair of paths or name of the table.
+        split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. Files
+            have no splits.
+        num_pairs: Maximum number of pairs; the first ones are returned. For `dates`, the number to generate.
+            Defaults to all; for `dates` to 50,000 for training and 2,000 otherwise.
+        further_targets: Whether columns after the second are further targets, such as alternative
+            pronunciations of a word. Each makes a pair with the source.
+        seed: Random seed of `dates`.
+        data_dir: Directory of prepared TFDS datasets. Defaults to that of TFDS.
 
     Returns:
-        The pairs in their order, without those that are empty on one side.
+        The pairs in order, without pairs that have an empty side.
 
     Raises:
-        InputError: the origin is none of the table, it cannot be read, or it has no pair of texts.
-        ValueError: `num_pairs` is not positive.
+        InputError: If the origin is not one of the table, cannot be read, or has no pairs with text.
+        ValueError: If `num_pairs` is not positive.
     """
     if num_pairs is not None:
         check_positive(num_pairs=num_pairs)
@@ -77,7 +76,7 @@ def read_pairs(
     if spec == "dates":
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
-        return _read_tfds(spec, split, data_dir, optional=optional)[:num_pairs]
+        return _read_tfds_pairs(spec, split, data_dir, optional=optional)[:num_pairs]
     if spec and (found := sorted(as_path(spec.partition("#")[0]).glob("*.*.txt"))):
         files = _folder_files(spec, found, split)
         is_absent = optional and not any(path.exists() for path in files)
@@ -98,7 +97,7 @@ def _read_files(source: Files, target: Files | None = None, *, further_targets: 
 
 
 def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:
-    # Imported late: it needs `babel`, an optional dependency.
+    # Imported here, because it needs `babel`, an optional dependency.
     from keras_transformer.data.dates import _generate_dates
 
     if split in _NUM_DATES:
@@ -109,9 +108,8 @@ def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool)
 
 
 def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]:
-    """Name the files of a split in a folder of `LANGUAGE.SPLIT.txt`."""
-    # Read as other parallel files are, since TFDS splits lines at more characters than the ends of lines,
-    # and refuses a folder that holds anything else.
+    """Return the files of a split in a folder of `LANGUAGE.SPLIT.txt`."""
+    # Not read by TFDS, which splits lines at further characters and rejects folders with other files.
     folder, separator, direction = spec.partition("#")
     languages = direction.split(",") if separator else sorted({path.name.split(".")[0] for path in found})
     if len(languages) != 2:
@@ -123,8 +121,8 @@ def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]
     return source, target
 
 
-def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
-    # Imported late: it takes seconds, and most runs read files.
+def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
+    # Imported here, because the import takes seconds and most runs read files.
     import tensorflow_datasets as tfds
 
     name, separator, direction = spec.removeprefix("tfds:").partition("#")
@@ -141,19 +139,21 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
     except InputError:
         raise
     except (ValueError, OSError, tfds.download.DownloadError) as error:
-        # TFDS writes pages, with the names of all its datasets; the first line is the fault.
+        # TFDS lists all its datasets in the message; the first line is the error.
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
-    pairs = [(_decode(row[source], name), _decode(row[target], name)) for row in tfds.as_numpy(dataset)]
+    pairs = [
+        (_decode_utf8(row[source], name), _decode_utf8(row[target], name)) for row in tfds.as_numpy(dataset)
+    ]
     return _drop_empty_pairs(pairs, f"tfds:{name}")
 
 
 def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, ...]) -> tuple[str, str]:
-    """Find the names of the source and target features, before anything is downloaded."""
+    """Return the names of the source and target features, before the download."""
     import tensorflow_datasets as tfds
 
     texts = [key for key, feature in info.features.items() if isinstance(feature, tfds.features.Text)]
-    # A folder or an ad-hoc dataset has no supervised keys; two texts can only be one pair.
+    # A folder or ad-hoc dataset has no supervised keys, but exactly two texts are a pair.
     keys = languages or info.supervised_keys or tuple(texts)
     if len(keys) != 2 or not all(key in texts for key in keys):
         raise InputError(
@@ -163,7 +163,7 @@ def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, ...]) -
     return keys[0], keys[1]
 
 
-def _decode(text: bytes, name: str) -> str:
+def _decode_utf8(text: bytes, name: str) -> str:
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Tagged texts: files with a token and its tag on each line, and JSON lines of both; spans of BIO tags."""
+"""Read tagged texts from CoNLL files and JSON, and find the spans of BIO tags."""
 
 import json
 import re
@@ -8,9 +8,16 @@ from typing import NamedTuple
 
 from keras_transformer._arguments import as_strings
 from keras_transformer.data.column_names import tokens_and_tags
-from keras_transformer.data.formats import _ask, _Cells, _ending, _named, _open_json, _shown
-from keras_transformer.data.labelled_texts import _cells_of, _is_labelled_row
-from keras_transformer.data.parallel_text import _matching, _several, split_columns
+from keras_transformer.data.formats import (
+    _Cells,
+    _column_indices,
+    _columns_error,
+    _ending,
+    _open_json,
+    _shown_cells,
+)
+from keras_transformer.data.labelled_texts import _is_labelled_row, _labelled_cells
+from keras_transformer.data.parallel_text import _as_list, _matching_files, split_columns
 from keras_transformer.data.text_files import Files, _iterate_lines
 from keras_transformer.errors import InputError
 from keras_transformer.types import TaggedText
@@ -21,37 +28,38 @@ _PREFIXED = re.compile(r"[BIES]-.")
 
 
 class TagSpan(NamedTuple):
-    """Neighbouring tokens that are one thing, such as a name."""
+    """A tagged span of neighboring tokens, such as a name."""
 
     label: str
-    """The tag without its prefix, such as `PER`."""
+    """Tag without its prefix, such as `PER`."""
     start: int
-    """The number of the first token, from 0."""
+    """Index of the first token, from 0."""
     end: int
-    """The number after that of the last token."""
+    """Index after the last token."""
 
 
 def read_tagged(origin: Files) -> list[TaggedText]:
-    r"""Read texts whose tokens have tags.
+    r"""Read tagged texts for token classification.
 
     | origin | tagged texts |
     |---|---|
     | `PATH.jsonl`, `PATH.json` | objects such as `{"tokens": ["in", "Berlin"], "tags": ["O", "B-LOC"]}` |
-    | every other file | CoNLL: a token, white space and its tag on each line, an empty line between texts |
-    | `PATH#TOKENS,TAGS` | the fields of these names, or the numbers of columns from 1 |
+    | any other file | CoNLL: a token, white space and its tag per line, an empty line between texts |
+    | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
-    In a file of lines the token is the first column and the tag the last. Lines that begin with `-DOCSTART-`
-    and comments of CoNLL-U are left out. Files may end in `.gz`, and be patterns such as `train-*.conll`.
+    In CoNLL files, the token is the first column and the tag the last. Lines that begin with `-DOCSTART-` and
+    CoNLL-U comments are skipped. Files may be compressed (`.gz`) and given as patterns such as
+    `train-*.conll`.
 
     Args:
-        origin: One of the table, or a list of them.
+        origin: A path of the table, or a list of paths.
 
     Returns:
-        The tokens and the tags of each text. White space within a token is left out of it.
+        Pairs of the tokens and tags of each text. White space within a token is removed.
 
     Raises:
         InputError: If a file cannot be read or has no tagged text, a line has no tag, an object does not have
-            a tag for each token, or a token or a tag is empty.
+            one tag per token, or a token or tag is empty.
 
     Example:
         ```python
@@ -59,23 +67,23 @@ def read_tagged(origin: Files) -> list[TaggedText]:
         sentences = kt.data.read_tagged("treebank.conllu#2,4")
         ```
     """
-    texts = [text for name in _several(origin) for text in _iterate_file(*split_columns(name, _FORM))]
+    texts = [text for name in _as_list(origin) for text in _iterate_tagged(*split_columns(name, _FORM))]
     if not texts:
         raise InputError(f"{origin} must have tagged tokens. Received: no token.")
     return texts
 
 
-def _iterate_file(pattern: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
-    for path in _matching(pattern):
+def _iterate_tagged(pattern: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
+    for path in _matching_files(pattern):
         if path.is_dir():
             raise InputError(f"Cannot read {path}: a directory. Name its files, such as {path}/*.conll.")
         if _ending(path) in (".jsonl", ".ndjson", ".json"):
-            yield from _objects(path, columns)
+            yield from _iterate_objects(path, columns)
         else:
-            yield from _paragraphs(path, columns)
+            yield from _iterate_paragraphs(path, columns)
 
 
-def _paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
+def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
     if columns and not all(each.isdecimal() and int(each) > 0 for each in columns):
         raise InputError(f"{path}: columns of lines are numbers from 1. Received: {','.join(columns)}.")
     token_at, tag_at = (int(each) - 1 for each in columns) if columns else (0, -1)
@@ -83,16 +91,16 @@ def _paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedT
     for number, line in enumerate(_iterate_lines(path), start=1):
         cells = line.split("\t") if "\t" in line else line.split()
         if not line.strip():
-            yield from _text_of(rows)
+            yield from _tagged_text(rows)
             rows = []
         elif not _COMMENT.match(line):
             if len(cells) < max(2, token_at + 1, tag_at + 1):
                 raise InputError(f"{path}:{number}: needs a token and a tag. Received: {line[:60]!r}.")
             rows.append(_token_and_tag(cells[token_at], cells[tag_at], f"{path}:{number}"))
-    yield from _text_of(rows)
+    yield from _tagged_text(rows)
 
 
-def _text_of(rows: Sequence[tuple[str, str]]) -> Iterator[TaggedText]:
+def _tagged_text(rows: Sequence[tuple[str, str]]) -> Iterator[TaggedText]:
     if rows:
         tokens, tags = zip(*rows, strict=True)
         yield tokens, tags
@@ -105,28 +113,28 @@ def _token_and_tag(token: str, tag: str, origin: str) -> tuple[str, str]:
     return token, tag
 
 
-def _objects(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
-    for number, cells in _open_json(path, _is_labelled_row, _cells_of)():
+def _iterate_objects(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
+    for number, cells in _open_json(path, _is_labelled_row, _labelled_cells)():
         origin = f"{path}:{number}"
-        tokens, tags = (_strings(cell, origin) for cell in _chosen(path, cells, columns))
+        tokens, tags = (_strings(cell, origin) for cell in _token_and_tag_cells(path, cells, columns))
         if len(tokens) != len(tags):
             raise InputError(
                 f"{origin}: must have a tag for each token. Received: {len(tokens)} tokens, {len(tags)} tags."
             )
-        yield from _text_of([_token_and_tag(*pair, origin) for pair in zip(tokens, tags, strict=True)])
+        yield from _tagged_text([_token_and_tag(*pair, origin) for pair in zip(tokens, tags, strict=True)])
 
 
-def _chosen(path: Path, cells: _Cells, columns: tuple[str, str] | None) -> tuple[str, str]:
+def _token_and_tag_cells(path: Path, cells: _Cells, columns: tuple[str, str] | None) -> tuple[str, str]:
     if not isinstance(cells, dict):
-        raise InputError(f"{path} must hold objects of tokens and tags. Received: {_shown(cells)}.")
+        raise InputError(f"{path} must hold objects of tokens and tags. Received: {_shown_cells(cells)}.")
     names = [*cells]
     if columns:
-        names = [names[place] for place in _named(path, names, columns)]
+        names = [names[index] for index in _column_indices(path, names, columns)]
     else:
         found = tokens_and_tags(names)
         if found is None:
             problem = "the names of its fields do not say which are tokens and tags"
-            raise _ask(path, problem, _FORM, names)
+            raise _columns_error(path, problem, _FORM, names)
         names = [*found]
     return cells[names[0]], cells[names[1]]
 
@@ -144,22 +152,22 @@ def _strings(cell: str, origin: str) -> list[str]:
 def tag_spans(tags: Sequence[str]) -> list[TagSpan]:
     """Return the spans of BIO tags.
 
-    A span begins with `B-`, or with `I-` where the tag before is `O` or of another label; so tags of IOB1 and
-    what a model answers have spans as well. `E-` ends one, and `S-` is one of its own. These are the rules of
-    the script `conlleval` and of the package `seqeval`.
+    The rules are those of the script `conlleval` and the package `seqeval`: a span begins with `B-`, or with
+    `I-` after `O` or a different label, so IOB1 tags and inconsistent model outputs are accepted too. `E-`
+    ends a span, and `S-` is a span of one token.
 
     Args:
-        tags: The tag of each token, such as `B-PER`, `I-PER` and `O`.
+        tags: Tag of each token, such as `B-PER`, `I-PER` and `O`.
 
     Returns:
-        The spans in order. Tags without a prefix, such as those of parts of speech, have none.
+        The spans in order. Tags without a prefix, such as part-of-speech tags, yield no spans.
 
     Example:
         >>> tag_spans(["B-PER", "I-PER", "O", "I-LOC"])
         [TagSpan(label='PER', start=0, end=2), TagSpan(label='LOC', start=3, end=4)]
     """
     spans: list[TagSpan] = []
-    start, kind, before = 0, "", "O"  # of the open span, "" for none; and the prefix before
+    start, kind, before = 0, "", "O"  # start and label ("" outside a span) of the open span; last prefix
     for number, tag in enumerate([*as_strings(tags=tags), "O"]):
         prefix, label = (tag[0], tag[2:]) if _PREFIXED.match(tag) else ("O", "")
         begins = prefix in "BS" or label != kind or (before in "ES" and prefix in "EI")

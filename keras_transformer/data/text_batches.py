@@ -1,4 +1,4 @@
-"""Batches of texts without targets: a language model predicts each token from those before it."""
+"""Build `tf.data.Dataset`s of texts for language models."""
 
 import dataclasses
 import logging
@@ -30,39 +30,39 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedTexts:
-    """Inputs and labels of a `CausalLM` for n rows, and how many texts were too long.
+    """Inputs and labels of a `CausalLM` for n rows, and the number of dropped texts.
 
-    A row is a text: a start token before it in the inputs, an end token after it in the labels. Packed, it is
-    a piece of all texts one after the other.
+    A row is one text: the inputs have a start token before it, the labels an end token after it. With
+    packing, a row is a part of the concatenated texts.
     """
 
     inputs: tf.RaggedTensor
-    """Token ids that the model reads, int32 (n, ragged)."""
+    """Input token ids, int32 (n, ragged)."""
     labels: tf.RaggedTensor
-    """Token ids that it predicts, of the same lengths."""
+    """Token ids to predict, of the same lengths."""
     num_dropped: int = 0
-    """Texts left out because they were too long."""
+    """Number of texts dropped because they were too long."""
 
     @classmethod
     def encode(
         cls, texts: Iterable[str], tokenizer: Tokenizer, *, max_length: int = 256, packed: bool = False
     ) -> Self:
-        """Tokenize texts.
+        """Tokenize texts for a language model.
 
         Args:
-            texts: n texts; a generator is read to its end.
-            tokenizer: Their tokenizer.
-            max_length: Maximum number of tokens of a row, one special token included. A longer text is left
-                out, counted and logged as a warning, unless texts are packed.
-            packed: Whether a row is a piece of all texts one after the other, see `pack_texts`: without
-                padding and without a limit of the texts, for running text and long documents.
+            texts: n texts, or a generator of texts.
+            tokenizer: Tokenizer of the model.
+            max_length: Maximum number of tokens of a row, including one special token. Longer texts are
+                dropped and logged as a warning, unless `packed` is True.
+            packed: Whether to pack the texts into rows of `max_length` tokens without padding, see
+                `pack_texts`. Use it for running text and long documents; texts of any length are kept.
 
         Returns:
             The rows, in the order of the texts.
 
         Raises:
+            InputError: If there are no texts, or all are too long.
             TypeError: If a text is not a string.
-            InputError: If there are no texts, or none fits.
             ValueError: If `max_length` is below 2.
         """
         check_kind(Tokenizer, tokenizer=tokenizer)
@@ -83,12 +83,12 @@ class EncodedTexts:
         if num_dropped == len(several):
             raise InputError(
                 f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
-                "`packed` they are trained on in pieces."
+                "`packed` they are kept, in pieces."
             )
         if num_dropped:
             share = 100 * num_dropped / len(several)
             _LOGGER.warning(
-                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` takes all in pieces.",
+                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` splits them.",
                 *(num_dropped, len(several), share, max_length),
             )
         kept = tf.ragged.boolean_mask(token_ids, ~is_long)
@@ -120,31 +120,32 @@ def text_dataset(
     bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
-    """Make the dataset that trains or validates a `CausalLM` on texts.
+    """Build the dataset that trains or validates a `CausalLM`.
 
-    Texts of like length share a batch. Each iteration over the dataset is an epoch, whose order depends on
-    `seed` and the number of the epoch alone, as in `translation_dataset`.
+    Texts of similar length share a batch. Each iteration over the dataset is an epoch, whose order depends
+    only on `seed` and the epoch number, as in `translation_dataset`.
 
     Args:
         texts: Strings, or `EncodedTexts`.
-        tokenizer: Their tokenizer; not used for `EncodedTexts`.
-        tokens_per_batch: Maximum number of tokens of a batch, padding included.
-        max_length: See `EncodedTexts.encode`.
-        packed: Likewise.
-        shuffle: Whether each epoch draws new batches; otherwise they come from short to long.
-        seed: Seed of the shuffling.
-        first_epoch: Epoch of the first iteration, to go on where an earlier run stopped.
-        bucket_boundaries: Increasing lengths that separate the buckets. By default in steps of a sixteenth.
-        pad_to_bucket_boundary: Whether to pad to the boundary, for few shapes (XLA); otherwise each batch to
-            its longest row, for little padding.
+        tokenizer: Tokenizer of the model. Ignored for `EncodedTexts`.
+        tokens_per_batch: Maximum number of tokens of a batch, including padding.
+        max_length: Maximum number of tokens of a row; see `EncodedTexts.encode`.
+        packed: Whether to pack the texts into rows without padding; see `EncodedTexts.encode`.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        bucket_boundaries: Increasing upper lengths of the buckets. By default, each is 1/16 longer than the
+            last.
+        pad_to_bucket_boundary: Whether to pad to the bucket boundary, for few batch shapes (XLA). If False,
+            each batch is padded to its longest row, for little padding.
 
     Returns:
-        A finite dataset that knows its number of batches, with elements `(inputs, labels)`, int32 `(b, t)`
-        each and padded with 0.
+        A finite dataset of known cardinality with elements `(inputs, labels)`, int32 `(b, t)` each, padded
+        with 0.
 
     Raises:
-        InputError: If there are no texts, or none fits the limit.
-        TypeError: If there is no tokenizer for texts, or a text is not a string.
+        InputError: If there are no texts, or all are too long.
+        TypeError: If texts come without a tokenizer, or a text is not a string.
         ValueError: If a value is out of range.
 
     Example:

@@ -1,4 +1,4 @@
-"""Lines of text files: UTF-8, plain or compressed, and the segments of SGML files as lines."""
+"""Read lines of UTF-8 text files, plain or compressed, and segments of SGML files."""
 
 import contextlib
 import gzip
@@ -21,14 +21,14 @@ from keras_transformer.types import Pair
 
 FilePath: TypeAlias = str | os.PathLike[str]
 Files: TypeAlias = FilePath | Sequence[FilePath]
-"""A file, a pattern such as `train-*.de.gz`, or several of them: the shards of one text."""
+"""A file, a pattern such as `train-*.de.gz`, or a sequence of them (shards)."""
 
 _MAX_LINE_BYTES = 2**24
 _Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _SGML_ENDINGS = (".sgm", ".sgml", ".xml")
-# How SGML and XML files begin, and corpora with a tag on each line; no sentence does.
+# The beginnings of SGML and XML files, and of corpora with tag lines.
 _MARKUP = re.compile(
     r"\s*<(\?xml|!doctype|srcset|refset|tstset|mteval|dataset|tmx|xliff|html|doc|url|keywords|talkid)\b", re.I
 )
@@ -39,20 +39,20 @@ _LOGGER = logging.getLogger(__name__)
 def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
     r"""Read the lines of a UTF-8 file.
 
-    `\n` and `\r\n` end a line, and `\r` in a file without any `\n`. `str.splitlines` also cuts at characters
-    such as U+2028, which stand inside the sentences of web corpora and would shift all that follow. Of an
-    SGML file, such as the test sets of WMT, the lines are the texts of its `<seg>` elements.
+    Lines end with `\n` or `\r\n`, or with `\r` in a file without `\n`. Unlike `str.splitlines`, other
+    characters such as U+2028 do not end a line: web corpora contain them within sentences, and all later
+    lines would be misaligned. For SGML files, such as the WMT test sets, the texts of the `<seg>` elements
+    are returned.
 
     Args:
-        path: the file, plain or ending in `.gz`; or an open one of bytes, such as `sys.stdin.buffer`.
+        path: Path of the file, plain or `.gz`; or an open binary file, such as `sys.stdin.buffer`.
 
     Returns:
-        Its lines without their ends, at least one unless the file was open.
+        The lines without line ends: at least one, except for an open file.
 
     Raises:
-        InputError: the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and byte),
-            it has a line of more than 16 MiB, it has tags and no `<seg>`, or it is more than the machine's
-            memory holds.
+        InputError: If the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and
+            byte), a line exceeds 16 MiB, it has tags but no `<seg>`, or it does not fit into memory.
     """
     if isinstance(path, str | os.PathLike):
         return _bounded(_iterate_texts(as_path(path)), path)
@@ -63,7 +63,7 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
 
 
 def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
-    """Return texts or pairs of them as a list; raise InputError where a pipe or a device does not end."""
+    """Return texts or pairs as a list; raise InputError if they exceed the memory (endless pipes)."""
     kept, num_bytes = [], 0
     for item in items:
         kept.append(item)
@@ -74,7 +74,7 @@ def _bounded(items: Iterable[_Item], origin: object) -> list[_Item]:
 
 
 def _iterate_texts(path: Path) -> Iterator[str]:
-    """Yield the lines of a file, or the texts of the segments of SGML."""
+    """Yield the lines of a file, or the segment texts of an SGML file."""
     lines = _iterate_lines(path)
     first = next(lines)
     if _MARKUP.match(first) or path.name.lower().removesuffix(".gz").endswith(_SGML_ENDINGS):
@@ -85,7 +85,7 @@ def _iterate_texts(path: Path) -> Iterator[str]:
 
 
 class _Segments(HTMLParser):
-    """Collects the texts of `<seg>` elements; no entity of the file's own is expanded."""
+    """Collect the texts of `<seg>` elements. Entities defined in the file are not expanded."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -148,8 +148,8 @@ def _uncompressed(file: BinaryIO, path: Path) -> contextlib.AbstractContextManag
 
 
 def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[str]:
-    """Decode lines; count lines and bytes from 1 as editors do."""
-    # Not by iteration: a device such as /dev/zero is one line without an end.
+    """Decode lines. Errors count lines and bytes from 1, as editors do."""
+    # `readline` with a limit, because a device such as /dev/zero is one endless line.
     lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
     first, is_warned = next(lines, b""), False
     if first.startswith(_UTF_16_MARKS) or b"\0" in first[:1000]:
@@ -167,21 +167,21 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
                 if not is_warned and "\r" in text:
                     is_warned = True
                     _LOGGER.warning(
-                        "%s:%d: a carriage return inside of a line is read as a part of it. Where it ends a "
+                        "%s:%d: a carriage return inside of a line is read as a part of it. If it ends a "
                         "line: tr '\\r' '\\n' < FILE > NEW_FILE",
                         *(path, number),
                     )
                 yield text
         except UnicodeDecodeError as error:
-            place, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
+            location, byte = f"{path}:{number}:{error.start + 1}", content[error.start]
             raise InputError(
-                f"{place}: not valid UTF-8. Received: byte 0x{byte:02x}. If it is Windows's encoding of "
+                f"{location}: not valid UTF-8. Received: byte 0x{byte:02x}. If it is Windows's encoding of "
                 "Western Europe: iconv -f WINDOWS-1252 -t UTF-8 FILE > NEW_FILE"
             ) from error
 
 
 def _lines_of(first: bytes) -> list[bytes]:
-    """Split the only line of a file whose lines end in CR alone, as on the old Macintosh."""
+    """Split the first line at CR if the file has only CR line ends, as on old Macintosh systems."""
     if first.endswith(b"\n") or b"\r" not in first or len(first) > _MAX_LINE_BYTES:
         return [first]
     return [line + b"\n" for line in first.removesuffix(b"\r").split(b"\r")]

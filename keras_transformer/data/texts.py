@@ -1,4 +1,4 @@
-"""Texts without targets: lines of files, columns of tables, and a feature of a TFDS dataset."""
+"""Read texts for language models: lines of files, table columns, and TFDS features."""
 
 import itertools
 import logging
@@ -8,41 +8,42 @@ from pathlib import Path
 
 from keras_transformer._files import as_path
 from keras_transformer.data.column_names import is_header
-from keras_transformer.data.formats import _FORMATS, _Cells, _ending, _named, _shown
-from keras_transformer.data.parallel_text import _matching, _several
-from keras_transformer.data.sources import _decode
+from keras_transformer.data.formats import _FORMATS, _Cells, _column_indices, _ending, _shown_cells
+from keras_transformer.data.parallel_text import _as_list, _matching_files
+from keras_transformer.data.sources import _decode_utf8
 from keras_transformer.data.text_files import FilePath, Files, _bounded, _iterate_texts
 from keras_transformer.errors import InputError
 
 _LOGGER = logging.getLogger(__name__)
-_NUM_LOOKED_AT = 1000
+_SAMPLE_SIZE = 1000
 
 
 def read_texts(
     origin: Files, split: str = "train", *, optional: bool = False, data_dir: FilePath | None = None
 ) -> list[str]:
-    """Read texts, for a language model.
+    """Read texts for a language model.
 
     | origin | texts |
     |---|---|
-    | `PATH` | the lines of a file of text |
-    | `PATH.tsv`, `PATH.csv`, `PATH.jsonl`, `PATH.json` | a table's column `text`, or its only one |
-    | `PATH#COLUMN` | the column or field of this name, or the column of this number from 1 |
-    | `tfds:NAME`, `tfds:NAME#FEATURE` | a text of each row of a TFDS dataset, which is downloaded |
+    | `PATH` | the lines of a text file |
+    | `PATH.tsv`, `PATH.csv`, `PATH.jsonl`, `PATH.json` | the column `text` of a table, or its only column |
+    | `PATH#COLUMN` | the column or field of this name, or the column number from 1 |
+    | `tfds:NAME`, `tfds:NAME#FEATURE` | a text feature of a TFDS dataset, downloaded on first use |
 
-    Files may end in `.gz`, and be patterns such as `part-*.txt.gz`. Lines of white space alone are left out.
+    Files may be compressed (`.gz`) and given as patterns such as `part-*.txt.gz`. Blank lines are dropped.
 
     Args:
-        origin: One of the table, or several.
-        split: What the TFDS dataset has; files are one split.
-        optional: Whether to return no texts where the origin has no split of this name, as a file never has.
-        data_dir: Where prepared TFDS datasets are. Defaults to TFDS's own directory.
+        origin: A path or name of the table, or a list of them.
+        split: Split of the TFDS dataset. Ignored for files.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. Files
+            have no splits.
+        data_dir: Directory of prepared TFDS datasets. Defaults to that of TFDS.
 
     Returns:
-        The texts in their order.
+        The texts in order.
 
     Raises:
-        InputError: If a file cannot be read, has no text, or does not show which column has the texts.
+        InputError: If a file cannot be read, has no text, or its text column is ambiguous.
 
     Example:
         ```python
@@ -50,14 +51,14 @@ def read_texts(
         ```
     """
     texts: list[str] = []
-    for name in _several(origin):
+    for name in _as_list(origin):
         spec = os.fspath(name)
         if spec.startswith("tfds:"):
-            texts += _read_tfds(spec, split, data_dir, optional=optional)
+            texts += _read_tfds_texts(spec, split, data_dir, optional=optional)
         elif not optional:
             path, column = _split_column(spec)
-            for each in _matching(path):
-                texts += _bounded(_iterate_file(each, column), each)
+            for each in _matching_files(path):
+                texts += _bounded(_iterate_column(each, column), each)
     kept = [text for text in texts if text.strip()]
     if texts and not kept:
         raise InputError(f"No line of {origin} has text. Received: {len(texts)} lines.")
@@ -73,55 +74,55 @@ def _split_column(spec: str) -> tuple[Path, str | None]:
     return as_path(start), column.strip()
 
 
-def _iterate_file(path: Path, column: str | None) -> Iterator[str]:
+def _iterate_column(path: Path, column: str | None) -> Iterator[str]:
     if column is None and _ending(path) in (*_FORMATS,) and _ending(path) != ".txt":
-        column = ""  # which is to be found
+        column = ""  # select it by name
     if column is None:
         yield from _iterate_texts(path)
         return
     if _ending(path) not in _FORMATS:
         raise InputError(f"A table must end in {', '.join(_FORMATS)}. Received: {path}#{column}.")
     open_rows = _FORMATS[_ending(path)](path)
-    head = [cells for _, cells in itertools.islice(open_rows(), _NUM_LOOKED_AT)]
+    head = [cells for _, cells in itertools.islice(open_rows(), _SAMPLE_SIZE)]
     if not head:
         raise InputError(f"Cannot read {path}: it has no rows.")
-    place, first_row = _chosen_column(path, head, column)
+    index, first_row = _chosen_column(path, head, column)
     for line, cells in itertools.islice(open_rows(), first_row, None):
         if isinstance(cells, dict):
-            yield cells.get(str(place), "")
-        elif len(cells) > int(place):
-            yield cells[int(place)]
+            yield cells.get(str(index), "")
+        elif len(cells) > int(index):
+            yield cells[int(index)]
         else:
-            raise InputError(f"{path}:{line}: needs {int(place) + 1} columns. Received: {len(cells)}.")
+            raise InputError(f"{path}:{line}: needs {int(index) + 1} columns. Received: {len(cells)}.")
 
 
 def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str | int, int]:
-    """Return the column of the texts, and the number of the first row that has one."""
+    """Return the column of the texts, and the index of the first row with a text."""
     first = rows[0]
     if isinstance(first, dict):
         names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
-        return names[_place(path, names, wanted)], 0
+        return names[_text_column(path, names, wanted)], 0
     if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
-        place = int(wanted or 1) - 1
-        is_name = first[place : place + 1] == ["text"] or (len(first) > 1 and is_header(first))
-        return place, int(is_name)
-    return _place(path, first, wanted), 1
+        index = int(wanted or 1) - 1
+        is_name = first[index : index + 1] == ["text"] or (len(first) > 1 and is_header(first))
+        return index, int(is_name)
+    return _text_column(path, first, wanted), 1
 
 
-def _place(path: Path, names: Sequence[str], wanted: str) -> int:
+def _text_column(path: Path, names: Sequence[str], wanted: str) -> int:
     if wanted:
-        return _named(path, names, (wanted, wanted))[0]
-    found = [place for place, name in enumerate(names) if name.strip().casefold() == "text"]
+        return _column_indices(path, names, (wanted, wanted))[0]
+    found = [index for index, name in enumerate(names) if name.strip().casefold() == "text"]
     if len(found) == 1 or len(names) == 1:
         return (*found, 0)[0]
     raise InputError(
         f"{path}: no column is named text. Name the column of the texts: {path}#{names[0].strip() or 1}. "
-        f"Received: {_shown(names)}."
+        f"Received: {_shown_cells(names)}."
     )
 
 
-def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
-    # Imported late: it takes seconds, and most runs read files.
+def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
+    # Imported here, because the import takes seconds and most runs read files.
     import tensorflow_datasets as tfds
 
     name, _, feature = spec.removeprefix("tfds:").partition("#")
@@ -138,7 +139,7 @@ def _read_tfds(spec: str, split: str, data_dir: FilePath | None, *, optional: bo
     except InputError:
         raise
     except (ValueError, OSError, tfds.download.DownloadError) as error:
-        # TFDS writes pages, with the names of all its datasets; the first line is the fault.
+        # TFDS lists all its datasets in the message; the first line is the error.
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
-    return [_decode(row[wanted[0]], name) for row in tfds.as_numpy(dataset)]
+    return [_decode_utf8(row[wanted[0]], name) for row in tfds.as_numpy(dataset)]

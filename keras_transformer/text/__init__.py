@@ -1,4 +1,4 @@
-"""Strings to token ids and back: special tokens, tokenizers, vocabulary training."""
+"""Tokenizers: convert strings to token ids and back, and train vocabularies."""
 
 from keras_transformer.text.adapted_tokenizer import AdaptedTokenizer
 from keras_transformer.text.adapters import as_tokenizer

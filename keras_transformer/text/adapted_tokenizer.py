@@ -1,4 +1,4 @@
-"""The base of adapters: a tokenizer of another library, renumbered to this package's special ids."""
+"""Base class of the adapters for tokenizers of other libraries."""
 
 import abc
 import dataclasses
@@ -16,15 +16,16 @@ from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
 class AdaptedTokenizer(Tokenizer):
-    """A tokenizer of another library, renumbered to this package's special ids.
+    """Base class for tokenizers of other libraries, renumbered to `SPECIAL_IDS`.
 
-    A subclass adds the fields that it splits by to `Spec`, and implements `load`, `split` and `join`.
+    A subclass adds its options as fields of `Spec` and implements `load`, `split` and `join`. These work with
+    the ids of the original vocabulary; this class converts them.
 
     Args:
-        spec: What the tokenizer consists of; its fields are saved as JSON.
+        spec: Vocabulary and options of the original tokenizer. Saved as JSON.
 
     Raises:
-        ValueError: If a token that the specification names is not in the vocabulary.
+        ValueError: If a token that `spec` names is not in the vocabulary.
     """
 
     vocabulary_file: ClassVar[str] = "vocabulary.json"
@@ -33,69 +34,69 @@ class AdaptedTokenizer(Tokenizer):
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Spec:
-        """The vocabulary of the other tokenizer, and what the model wants around a text."""
+        """Vocabulary of the original tokenizer, and the tokens that its model expects around a text."""
 
         pieces: tuple[str, ...]
-        """The token of each id."""
+        """Tokens of the original vocabulary, in the order of their ids."""
         special: tuple[tuple[str, ...], ...]
-        """Its names of padding, unknown, start and end."""
+        """Original names of the padding, unknown, start and end tokens, in this order."""
         hidden: tuple[str, ...] = ()
-        """Tokens that are left out of a joined text."""
+        """Tokens that `detokenize` omits."""
         prefix: tuple[str, ...] = ()
-        """Tokens in front of every text, such as its language."""
+        """Tokens put before every text, such as a language token."""
         suffix: tuple[str, ...] = ()
-        """Tokens after the end of every source."""
+        """Tokens put after the end token of every source."""
         start: str | None = None
-        """What decoding starts from, if it is a token of its own too."""
+        """Token that decoding starts with. Defaults to the start token in `special`."""
         split_tokens: tuple[str, ...] = ()
-        """Tokens that are added to the vocabulary: where a text has one, its parts are split one by one."""
+        """Added tokens. They are recognized in a text before the text between them is split."""
         special_in_text: tuple[str, ...] = ()
-        """Special tokens that are read from a text likewise, such as `[MASK]`; others are text there."""
+        """Special tokens that are recognized in a text, such as `[MASK]`. All others are read as text."""
         stripped: tuple[str, ...] = ()
-        """Those of both kinds that take the spaces before them."""
+        """Tokens of `split_tokens` and `special_in_text` that absorb the white space before them."""
 
     def __init__(self, spec: Spec) -> None:
-        # A dataclass: TensorFlow would track every entry of a list.
+        # `Spec` is a dataclass of tuples: TensorFlow would track every entry of a list.
         self.spec, pieces = spec, spec.pieces
         special = {
             piece: own for own, names in zip(SPECIAL_IDS, spec.special, strict=True) for piece in names
         }
         regular = [number for number, piece in enumerate(pieces) if piece not in special]
         super().__init__([*SPECIAL_TOKENS, *(pieces[number] for number in regular)])
-        ours = [special.get(piece, SPECIAL_IDS.unknown) for piece in pieces]
+        new_ids = [special.get(piece, SPECIAL_IDS.unknown) for piece in pieces]
         for new_id, number in enumerate(regular, len(SPECIAL_TOKENS)):
-            ours[number] = new_id
-        self._ours = tf.constant(ours, tf.int32)
-        in_text = {SPECIAL_IDS.unknown, *(ours[pieces.index(piece)] for piece in spec.special_in_text)}
+            new_ids[number] = new_id
+        self._new_ids = tf.constant(new_ids, tf.int32)
+        in_text = {SPECIAL_IDS.unknown, *(new_ids[pieces.index(piece)] for piece in spec.special_in_text)}
         self._is_kept = tf.constant([own in in_text for own in SPECIAL_IDS] + [True] * len(regular))
-        self._theirs = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
+        self._old_ids = tf.constant([0] * len(SPECIAL_TOKENS) + regular, tf.int32)
         first = {special.get(piece): number for number, piece in reversed([*enumerate(pieces)])}
         self.original_ids = np.array([*(first.get(own, -1) for own in SPECIAL_IDS), *regular])
         hidden = {*spec.hidden}
         self._is_text = tf.constant([pieces[number] not in hidden for number in self.original_ids])
-        self.prefix_ids = tuple(ours[pieces.index(piece)] for piece in spec.prefix)
-        self.end_ids += tuple(ours[pieces.index(piece)] for piece in spec.suffix)
+        self.prefix_ids = tuple(new_ids[pieces.index(piece)] for piece in spec.prefix)
+        self.end_ids += tuple(new_ids[pieces.index(piece)] for piece in spec.suffix)
         if spec.start is not None:
             self.original_ids[SPECIAL_IDS.start] = pieces.index(spec.start)
         self._compile()
 
     @abc.abstractmethod
     def load(self) -> None:
-        """Make the resources of TensorFlow that `split` and `join` use, as attributes."""
+        """Create the TensorFlow resources that `split` and `join` use, as attributes."""
 
     @abc.abstractmethod
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Map strings `(b,)` to ids of the other vocabulary, integers `(b, ragged)`, in a graph."""
+        """Convert strings `(b,)` to ids of the original vocabulary, integers `(b, ragged)`, in a graph."""
 
     @abc.abstractmethod
     def join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        """Map ids of the other vocabulary, int32 `(b, ragged)`, to strings `(b,)`."""
+        """Convert ids of the original vocabulary, int32 `(b, ragged)`, to strings `(b,)`."""
 
     def _compile(self) -> None:
         self.load()
         has_tokens = self.spec.split_tokens or self.spec.special_in_text
         split = self._split_between if has_tokens else self.split
-        # Compiled, since KerasHub takes another path, in Python, where there is no graph.
+        # Compiled, because eager KerasHub tokenizers run a different implementation, in Python.
         self._split = tf.function(split, input_signature=[tf.TensorSpec([None], tf.string)])
         spec = tf.RaggedTensorSpec([None, None], tf.int32)
         self._join = tf.function(self.join, input_signature=[spec])
@@ -103,7 +104,7 @@ class AdaptedTokenizer(Tokenizer):
     def _split_between(self, texts: tf.Tensor) -> tf.RaggedTensor:
         from tensorflow_text import regex_split
 
-        # The longest of those that begin at one place.
+        # The longest first: the regular expression takes the first alternative that matches.
         names = sorted((*self.spec.split_tokens, *self.spec.special_in_text), key=len, reverse=True)
         pattern = "|".join(map(re.escape, names))
         for name in self.spec.stripped:
@@ -117,11 +118,11 @@ class AdaptedTokenizer(Tokenizer):
         return parts.with_flat_values(tf.concat([tokens, others], axis=1)).merge_dims(1, 2)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        self._revive()
-        theirs = tf.cast(self._split(texts), tf.int32)
-        known = (theirs.flat_values >= 0) & (theirs.flat_values < tf.size(self._ours))
-        ours = tf.gather(self._ours, tf.where(known, theirs.flat_values, 0))
-        ids = theirs.with_flat_values(tf.where(known, ours, SPECIAL_IDS.unknown))
+        self._reload_if_lost()
+        split_ids = tf.cast(self._split(texts), tf.int32)
+        known = (split_ids.flat_values >= 0) & (split_ids.flat_values < tf.size(self._new_ids))
+        new_ids = tf.gather(self._new_ids, tf.where(known, split_ids.flat_values, 0))
+        ids = split_ids.with_flat_values(tf.where(known, new_ids, SPECIAL_IDS.unknown))
         ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(tf.gather(self._is_kept, ids.flat_values)))
         if not self.prefix_ids:
             return ids
@@ -129,17 +130,17 @@ class AdaptedTokenizer(Tokenizer):
         return tf.concat([tf.RaggedTensor.from_tensor(prefix), ids], axis=1)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        self._revive()
+        self._reload_if_lost()
         is_text = tf.gather(self._is_text, token_ids.flat_values)
         token_ids = tf.ragged.boolean_mask(token_ids, token_ids.with_flat_values(is_text))
-        texts = self._join(token_ids.with_flat_values(tf.gather(self._theirs, token_ids.flat_values)))
-        # Tokens of bytes may join to what is no UTF-8.
+        texts = self._join(token_ids.with_flat_values(tf.gather(self._old_ids, token_ids.flat_values)))
+        # Byte tokens may join to invalid UTF-8.
         return tf.strings.unicode_transcode(
             tf.ensure_shape(texts, [None]), "UTF-8", "UTF-8", errors="replace"
         )
 
-    def _revive(self) -> None:
-        """Load the model again if TensorFlow has lost it, as `SubwordTokenizer` does."""
+    def _reload_if_lost(self) -> None:
+        """Reload the model if TensorFlow has dropped it; see `SubwordTokenizer._reload_if_lost`."""
         with tf.init_scope():
             try:
                 self._split(tf.constant([""]))
@@ -148,7 +149,7 @@ class AdaptedTokenizer(Tokenizer):
 
     def _vocabulary_bytes(self) -> bytes:
         fields = dataclasses.asdict(self.spec)
-        # Without them the bytes, and so the fingerprint, are those of before there were any.
+        # Omitted if empty, so that tokenizers saved before these fields existed keep their fingerprint.
         for name in ("split_tokens", "special_in_text", "stripped", "has_spaces"):
             if not fields.get(name, True):
                 del fields[name]

@@ -15,37 +15,38 @@ from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.subword import load_sentence_piece
 from keras_transformer.text.tokenizer import Tokenizer
 
-# How others name what this package calls padding, unknown, start and end.
+# Names of the padding, unknown, start and end tokens in other libraries.
 _NAMES = (
     ("[PAD]", "<pad>", "<|pad|>", ""),
     ("[UNK]", "<unk>"),
     ("[START]", "[start]", "<s>", "<bos>", "[BOS]", "[CLS]"),
     ("[END]", "[end]", "</s>", "<eos>", "[EOS]", "[SEP]", "<|endoftext|>"),
 )
-_ATTRIBUTES = ("pad_token", "oov_token", "start_token", "end_token")  # of tokenizers of KerasHub
-# What `lower_and_strip_punctuation` of Keras leaves out.
+_ATTRIBUTES = ("pad_token", "oov_token", "start_token", "end_token")  # of KerasHub tokenizers
+# The characters that Keras's `lower_and_strip_punctuation` removes.
 _PUNCTUATION = r'[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']'
 _WORD_PIECE_OPTIONS = ("lowercase", "strip_accents", "split_on_cjk", "suffix_indicator", "oov_token")
 _Special: TypeAlias = tuple[tuple[str, ...], ...]
 
 
 def as_tokenizer(tokenizer: object) -> Tokenizer:
-    """Make a tokenizer of this package from one that is there already.
+    """Convert an existing tokenizer of Keras, KerasHub or SentencePiece to a `Tokenizer`.
 
-    It splits and joins texts as the other does, in the graph, so that it trains, is saved, read by
-    `load_tokenizer` and exported as all others here. **The ids are other ones**: `SPECIAL_IDS` come first,
-    then the pieces of the other vocabulary in their order without its own special tokens, so that models,
-    masks and searches need not know. Special tokens are never read from a text: `[start]` and `[end]`, which
-    a script puts around its texts, are left out, and the data pipeline adds those of this package.
+    The result splits and joins texts in the graph as the original does. You can train with it, save it, load
+    it with `load_tokenizer` and export it.
+
+    **The token ids change**: `SPECIAL_IDS` come first, followed by the original pieces in their order,
+    without the original special tokens. Special tokens in a text, such as `[start]` and `[end]`, are ignored;
+    the data pipeline adds those of this package.
 
     Args:
-        tokenizer: one of
+        tokenizer: One of
 
             - `keras.layers.TextVectorization`, adapted or with a vocabulary, that splits into words or
               characters;
-            - `BytePairTokenizer`, `WordPieceTokenizer` or `SentencePieceTokenizer` of KerasHub, or a class
-              made of one of them, as `GPT2Tokenizer`; byte pairs are split as by GPT-2, which differs from
-              KerasHub at rare digits and spaces;
+            - KerasHub's `BytePairTokenizer`, `WordPieceTokenizer` or `SentencePieceTokenizer`, or a subclass
+              such as `GPT2Tokenizer`. Byte pairs are split by GPT-2's rules, which differ from KerasHub for
+              rare digits and spaces;
             - the path of a SentencePiece model (`.model`, `.spm`), or its bytes.
 
     Returns:
@@ -53,8 +54,8 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
 
     Raises:
         InputError: If a file cannot be read.
-        TypeError: If it is something else.
-        ValueError: If it has no vocabulary, or splits in a way that has no counterpart in a graph.
+        TypeError: If `tokenizer` is of another type.
+        ValueError: If it has no vocabulary, or splits in a way that a graph cannot reproduce.
 
     Example:
         >>> import keras
@@ -83,7 +84,7 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
 
 
 class _WordTokenizer(AdaptedTokenizer):
-    """Words or characters, as `keras.layers.TextVectorization` splits."""
+    """Words or characters, split as by `keras.layers.TextVectorization`."""
 
     kind: ClassVar[str] = "words"
     needs_tensorflow_text = False
@@ -116,7 +117,7 @@ class _WordTokenizer(AdaptedTokenizer):
 
 
 class _WordPieceTokenizer(AdaptedTokenizer):
-    """Word pieces, as KerasHub splits."""
+    """WordPiece, split as by KerasHub."""
 
     kind: ClassVar[str] = "word_pieces"
 
@@ -144,20 +145,20 @@ class _WordPieceTokenizer(AdaptedTokenizer):
 
 
 class _SentencePieceTokenizer(AdaptedTokenizer):
-    """A SentencePiece model with its own ids."""
+    """An existing SentencePiece model."""
 
     kind: ClassVar[str] = "sentence_pieces"
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Spec(AdaptedTokenizer.Spec):
         proto: str
-        """The model, in Base64."""
+        """The serialized model, in Base64."""
 
     spec: Spec
 
     def load(self) -> None:
         self._layer = load_sentence_piece(base64.b64decode(self.spec.proto), "tokenizer")
-        # On other backends than TensorFlow a Keras layer does not track its resources.
+        # Only on the TensorFlow backend does a Keras layer track its resources.
         self._resource = getattr(self._layer, "_sentence_piece", None)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -1,4 +1,4 @@
-"""Tokenizers that look each piece up in a table: characters and words."""
+"""Tokenizers with a lookup table: characters and words."""
 
 import abc
 import json
@@ -22,7 +22,7 @@ from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 
 class _LookupTokenizer(Tokenizer):
-    """A tokenizer with a table of pieces, of TensorFlow core operations only."""
+    """A tokenizer with a lookup table, made of core TensorFlow operations."""
 
     vocabulary_file: ClassVar[str] = "vocabulary.txt"
     separator: ClassVar[str]
@@ -57,12 +57,12 @@ class _LookupTokenizer(Tokenizer):
 
     @classmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
-        # Not `splitlines`, which also breaks at characters that may be entries.
+        # Not `splitlines`, which also splits at characters that may be entries.
         entries: list[str] = []
         for number, line in enumerate(vocabulary.removesuffix(b"\n").split(b"\n"), 1):
             try:
                 entry = json.loads(line)
-            except (ValueError, RecursionError):  # not JSON, not UTF-8, or a thousand brackets
+            except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
                 entry = None
             if not isinstance(entry, str):
                 shown = line[:60].decode(errors="backslashreplace")
@@ -75,20 +75,19 @@ class _LookupTokenizer(Tokenizer):
 
 
 class CharacterTokenizer(_LookupTokenizer):
-    """Splits texts into Unicode code points; TensorFlow core operations only.
+    """Character tokenizer: one token per Unicode code point.
 
-    Fit for short strings in small alphabets: dates, spellings, names. A letter and a
-    combining mark that stand apart in the text are two tokens.
+    Use it for short strings with a small alphabet: dates, spellings, names. A letter and a separate combining
+    mark are two tokens. Needs only core TensorFlow operations.
 
     Args:
-        vocabulary: the characters after the special tokens, in the order of their ids.
-        lowercase: whether texts are lower-cased before they are split.
-        normalize_spaces: whether runs of white space become one space and white space
-            at both ends is left out.
+        vocabulary: Characters after the special tokens, in the order of their ids.
+        lowercase: Whether to lower-case texts first.
+        normalize_spaces: Whether to reduce each run of white space to one space and strip both ends.
 
     Raises:
-        ValueError: the vocabulary is empty, or an entry repeats or is not one character.
-        TypeError: an entry is not a string.
+        TypeError: If an entry is not a string.
+        ValueError: If the vocabulary is empty, or an entry is repeated or not a single character.
 
     Example:
         >>> tokenizer = CharacterTokenizer.train(["abc", "ab"])
@@ -123,17 +122,18 @@ class CharacterTokenizer(_LookupTokenizer):
         """Build a tokenizer from the characters of a corpus.
 
         Args:
-            texts: the corpus.
-            lowercase: as in the constructor.
-            normalize_spaces: as in the constructor.
-            max_vocabulary_size: the most token ids, special ones included; all if None.
+            texts: The corpus.
+            lowercase: As for the constructor.
+            normalize_spaces: As for the constructor.
+            max_vocabulary_size: Maximum number of token ids, including the special tokens. Defaults to no
+                limit.
 
         Returns:
-            A tokenizer; the most frequent characters have the lowest ids.
+            A tokenizer. The most frequent characters have the lowest ids.
 
         Raises:
-            ValueError: `max_vocabulary_size` has no room for a character.
-            InputError: the corpus holds no character.
+            InputError: If the corpus has no characters.
+            ValueError: If `max_vocabulary_size` does not exceed the number of special tokens.
         """
         check_flags(lowercase=lowercase, normalize_spaces=normalize_spaces)
         batches = _normalized_batches(texts, lowercase=lowercase)
@@ -146,18 +146,18 @@ class CharacterTokenizer(_LookupTokenizer):
 
 
 class WhitespaceTokenizer(_LookupTokenizer):
-    """Splits texts at Unicode white space; TensorFlow core operations only.
+    """Word tokenizer that splits texts at Unicode white space.
 
-    Fit for text that is a list of symbols already, such as the phones of CMUdict
-    (`"AA B ER G"`). Joining puts one space between words.
+    Use it for texts that are sequences of symbols, such as the phonemes of CMUdict (`"AA B ER G"`).
+    `detokenize` puts one space between words. Needs only core TensorFlow operations.
 
     Args:
-        vocabulary: the words after the special tokens, in the order of their ids.
-        lowercase: whether texts are lower-cased before they are split.
+        vocabulary: Words after the special tokens, in the order of their ids.
+        lowercase: Whether to lower-case texts first.
 
     Raises:
-        ValueError: the vocabulary is empty, or an entry repeats or holds white space.
-        TypeError: an entry is not a string.
+        TypeError: If an entry is not a string.
+        ValueError: If the vocabulary is empty, or an entry is repeated or contains white space.
 
     Example:
         >>> tokenizer = WhitespaceTokenizer(["AA", "B", "ER", "G"])
@@ -182,16 +182,17 @@ class WhitespaceTokenizer(_LookupTokenizer):
         """Build a tokenizer from the words of a corpus.
 
         Args:
-            texts: the corpus.
-            lowercase: as in the constructor.
-            max_vocabulary_size: the most token ids, special ones included; all if None.
+            texts: The corpus.
+            lowercase: As for the constructor.
+            max_vocabulary_size: Maximum number of token ids, including the special tokens. Defaults to no
+                limit.
 
         Returns:
-            A tokenizer; the most frequent words have the lowest ids.
+            A tokenizer. The most frequent words have the lowest ids.
 
         Raises:
-            ValueError: `max_vocabulary_size` has no room for a word.
-            InputError: the corpus holds no word.
+            InputError: If the corpus has no words.
+            ValueError: If `max_vocabulary_size` does not exceed the number of special tokens.
         """
         pieces = map(_words, _normalized_batches(texts, lowercase=lowercase))
         return cls(_most_frequent(pieces, max_vocabulary_size), lowercase=lowercase)
@@ -201,7 +202,7 @@ class WhitespaceTokenizer(_LookupTokenizer):
 
 
 def _lines(entries: Iterable[str]) -> bytes:
-    # A piece may be a line break or a quotation mark, so each line is a JSON string.
+    # Each line is a JSON string, because a piece may be a line break or a quotation mark.
     return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries).encode()
 
 
@@ -215,7 +216,7 @@ def _words(texts: tf.Tensor) -> tf.RaggedTensor:
 
 
 def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int | None) -> list[str]:
-    """Return the pieces of a corpus, most frequent first, equally frequent ones in code point order."""
+    """Return the pieces of a corpus by descending frequency, ties in code point order."""
     if max_vocabulary_size is not None:
         check_kind(Integral, max_vocabulary_size=max_vocabulary_size)
     if max_vocabulary_size is not None and max_vocabulary_size <= len(SPECIAL_TOKENS):
@@ -234,7 +235,7 @@ def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int 
 
 
 def _check_vocabulary(vocabulary: Sequence[str], lowercase: bool) -> None:
-    """Raise if a piece is not a string, can never be in a text of this case, or repeats."""
+    """Raise if a piece is not a string, cannot occur in a text of this case, or is repeated."""
     seen: set[str] = set()
     for piece in vocabulary:
         if not isinstance(piece, str):
@@ -253,6 +254,6 @@ def _check_vocabulary(vocabulary: Sequence[str], lowercase: bool) -> None:
 
 
 def _is_usable(piece: str) -> bool:
-    """Return False for nothing, names of special tokens, and NUL, U+FFFD and surrogates."""
+    """Return False for empty strings, special tokens, and pieces with NUL, U+FFFD or surrogates."""
     forbidden = any(c in "\0" + REPLACEMENT_CHARACTER or "\ud800" <= c <= "\udfff" for c in piece)
     return bool(piece) and piece not in SPECIAL_TOKENS and not forbidden

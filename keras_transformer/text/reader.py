@@ -1,4 +1,4 @@
-"""The base of all that turns a user's sources into numbers and is saved with a model."""
+"""Base class of tokenizers and frame normalizers: input preprocessing that is saved with a model."""
 
 import abc
 import contextlib
@@ -18,17 +18,17 @@ _KINDS: dict[str, type["Reader"]] = {}
 
 
 class Reader(tf.Module, abc.ABC):
-    """What turns sources into numbers in TensorFlow operations: a tokenizer, or the statistics of frames.
+    """Base class of input preprocessing in the graph: tokenizers and frame normalizers.
 
-    A reader is a `tf.Module`: assigned to an attribute of an exported module, it travels inside the
-    SavedModel with its files. It is saved as two files, one of options and one of what was learned from data.
+    A reader is a `tf.Module`: assigned to an attribute of an exported module, it is saved inside the
+    SavedModel together with its files. `save` writes two files: the options, and what was learned from data.
     """
 
     kind: ClassVar[str]
-    """The name in the options file that `load_reader` finds the class by."""
+    """Name of the class in the options file; `load_reader` uses it."""
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
-    """The file of what was learned from data."""
+    """Name of the file with what was learned from data."""
     option_names: ClassVar[tuple[str, ...]] = ()
     needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""
@@ -40,38 +40,41 @@ class Reader(tf.Module, abc.ABC):
 
     @property
     def options(self) -> dict[str, bool]:
-        """The constructor's options by name, without what was learned from data."""
+        """Constructor options by name, except what was learned from data."""
         return {name: getattr(self, name) for name in self.option_names}
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of all that decides which numbers a source gets, in 64 hexadecimal digits."""
+        """Return the SHA-256 of the options and the vocabulary, 64 hexadecimal digits.
+
+        Readers with the same fingerprint give the same ids or numbers for the same input.
+        """
         options = json.dumps({"kind": self.kind, **self.options}, sort_keys=True)
         return _sha256(options.encode() + b"\n" + self._vocabulary_bytes())
 
     def save(self, directory: str | Path) -> None:
-        """Write the reader, to be read by `load_reader`, a tokenizer also by `load_tokenizer`.
+        """Write the reader to a directory. Load it with `load_reader`, or `load_tokenizer` for a tokenizer.
 
         Args:
-            directory: created if absent. Each file is written under another name and renamed.
+            directory: Created if missing. Each file is written under a temporary name and then renamed.
 
         Raises:
-            InputError: a file cannot be written.
+            InputError: If a file cannot be written.
         """
         directory, vocabulary = as_path(directory), self._vocabulary_bytes()
         saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
         if not (module := type(self).__module__).startswith(f"{__package__}."):
-            saved["module"] = module  # of another room, for `load_reader`
+            saved["module"] = module  # `load_reader` imports it
         write_file(directory / self.vocabulary_file, vocabulary)
-        # Last: a directory with this file is a complete reader.
+        # Written last: a directory with this file is complete.
         write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
 
     @classmethod
     def asset_files(cls, directory: str | Path) -> list[Path]:
-        """Return the files in a directory written by `save` that are fit for `tf.saved_model.Asset`."""
+        """Return the files of a saved reader to pass to `tf.saved_model.Asset`."""
         return [Path(directory) / cls.vocabulary_file]
 
     def __reduce__(self) -> tuple[Callable[..., "Reader"], tuple[object, ...]]:
-        """Pickle and copy by what was learned, because TensorFlow's tables allow neither."""
+        """Pickle and copy by vocabulary and options, because TensorFlow tables cannot be pickled."""
         return type(self)._restore, (self._vocabulary_bytes(), self.options)
 
     @abc.abstractmethod
@@ -81,26 +84,26 @@ class Reader(tf.Module, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
-        """Make a reader from the content of its vocabulary file; raise ValueError if it is damaged."""
+        """Create a reader from the content of its vocabulary file; raise ValueError if it is damaged."""
 
 
 def load_reader(directory: str | Path) -> Reader:
-    """Read a reader of any kind: a tokenizer, or the statistics of frames.
+    """Load a saved tokenizer or frame normalizer.
 
     Args:
-        directory: where `Reader.save` wrote.
+        directory: Directory that `Reader.save` wrote.
 
     Returns:
         The reader.
 
     Raises:
-        InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
+        InputError: If a file is missing or damaged, or the kind is unknown. The message names the file.
     """
     options_path = as_path(directory) / Reader.options_file
     options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
     module = str(options.pop("module", ""))
-    # As Keras does, but only of this package.
+    # Import the module of a registered class, as Keras does, but only from this package.
     if kind not in [*_KINDS] and module.startswith("keras_transformer."):
         with contextlib.suppress(ImportError):  # the kind stays unknown
             importlib.import_module(module)
@@ -120,8 +123,8 @@ def load_reader(directory: str | Path) -> Reader:
         reader = cls._restore(vocabulary, options)
     except ValueError as error:
         raise InputError(f"{path} is damaged. {error}") from error
-    # A changed vocabulary no longer fits the weights that were trained with it. Options that
-    # somebody has written by hand have no checksum.
+    # A changed vocabulary no longer fits the weights trained with it. Options files written by hand have no
+    # checksum.
     if saved_sha256 not in (None, _sha256(vocabulary)):
         received = _sha256(vocabulary)
         raise InputError(f"{path} is damaged: SHA-256 must be {saved_sha256}. Received: {received}.")

@@ -1,7 +1,7 @@
-"""Subword tokens from a trained SentencePiece model.
+"""Subword tokenizer with a trained SentencePiece model.
 
-SentencePiece gives back the spaces as they were, its operations are in TensorFlow Text, which the
-stock server links, and `keras_nlp` wraps it.
+Why SentencePiece: it restores spaces exactly, and its operations are in TensorFlow Text, which the standard
+TensorFlow Serving binary includes. `keras_nlp` wraps it.
 """
 
 import io
@@ -27,23 +27,23 @@ _DEFAULT_MAX_SENTENCE_LENGTH = 4192
 
 
 class VocabularyWarning(UserWarning):
-    """A corpus yields fewer subwords than were wanted, and the vocabulary is smaller."""
+    """A corpus is too small for the requested vocabulary size; the vocabulary is smaller."""
 
 
 class SubwordTokenizer(Tokenizer):
-    """Splits texts into subwords with `keras_nlp.tokenizers.SentencePieceTokenizer`.
+    """Subword tokenizer with a SentencePiece model (BPE or unigram).
 
-    Fit for open vocabularies: sentences. White space is normalized and joined back, and
-    Unicode compatibility forms become their plain ones (NFKC), as SentencePiece does. A
-    program that loads an export of it imports `tensorflow_text` before.
+    Use it for natural-language text. White space is normalized and restored, and Unicode compatibility
+    characters are replaced (NFKC), as SentencePiece does. A program that loads an export must import
+    `tensorflow_text` first.
 
     Args:
-        proto: a serialized SentencePiece model whose first four pieces are `SPECIAL_TOKENS`.
-        lowercase: whether texts are lower-cased before they are split.
+        proto: Serialized SentencePiece model whose first four pieces are `SPECIAL_TOKENS`.
+        lowercase: Whether to lower-case texts first.
 
     Raises:
-        TypeError: `proto` is not bytes.
-        ValueError: `proto` is not a SentencePiece model, or has other special tokens.
+        TypeError: If `proto` is not bytes.
+        ValueError: If `proto` is not a SentencePiece model, or has different special tokens.
 
     Example:
         >>> tokenizer = SubwordTokenizer.train(["a dog", "a cat"], vocabulary_size=15)
@@ -78,22 +78,22 @@ class SubwordTokenizer(Tokenizer):
         """Train a SentencePiece model on a corpus.
 
         Args:
-            texts: the corpus.
-            vocabulary_size: the number of token ids, special ones included; fewer where the corpus
-                yields fewer.
+            texts: The corpus.
+            vocabulary_size: Number of token ids, including the special tokens. Smaller if the corpus yields
+                fewer.
             model_type: `"bpe"` or `"unigram"`.
-            lowercase: as in the constructor.
+            lowercase: As for the constructor.
 
         Returns:
             A tokenizer.
 
         Raises:
-            ValueError: `model_type` is unknown.
-            InputError: the corpus is empty, there is no room next to the special tokens, or its
-                characters alone are more than `vocabulary_size`; the message gives the size needed.
+            InputError: If the corpus is empty, or `vocabulary_size` is too small for the special tokens and
+                the characters of the corpus. The message shows the size needed.
+            ValueError: If `model_type` is unknown.
 
         Warns:
-            VocabularyWarning: the corpus yields fewer pieces; all that it yields are taken.
+            VocabularyWarning: If the corpus yields fewer pieces. The tokenizer then uses all of them.
         """
         check_choice(_MODEL_TYPES, model_type=model_type)
         check_kind(Integral, vocabulary_size=vocabulary_size)
@@ -116,35 +116,35 @@ class SubwordTokenizer(Tokenizer):
                 raise InputError(f"Cannot train {wanted} on this corpus: {message}") from error
         warnings.warn(
             f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
-            f"It yields {largest[1]}, which are taken.",
+            f"It yields {largest[1]}, which are used.",
             VocabularyWarning,
             stacklevel=2,
         )
         return cls(_train(lines, int(largest[1]), model_type), lowercase=lowercase)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        self._revive()
+        self._reload_if_lost()
         return self._tokenize(texts)
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        self._revive()
+        self._reload_if_lost()
         return self._detokenize(token_ids)
 
     def _use(self, layer: "SentencePieceTokenizer") -> None:
         self._layer = layer
-        # On other backends than TensorFlow a Keras layer does not track its resources,
-        # which a SavedModel must find.
+        # A SavedModel must find the resources of the layer, which Keras tracks only on the TensorFlow
+        # backend.
         self._resource = getattr(layer, "_sentence_piece", None)
-        # Compiled, because the layer's eager path is another implementation, in Python,
-        # that raises for bytes; this one is what an export runs.
+        # Compiled, because the eager layer runs a different implementation, in Python, which raises for
+        # bytes. An export runs this one.
         texts, rows = tf.TensorSpec([None], tf.string), tf.RaggedTensorSpec([None, None], tf.int32)
         self._tokenize = tf.function(layer.tokenize, input_signature=[texts], autograph=False)
         self._detokenize = tf.function(layer.detokenize, input_signature=[rows], autograph=False)
 
-    def _revive(self) -> None:
-        """Load the model again if TensorFlow has lost it."""
-        # TensorFlow Text leaves the model to an operation in TensorFlow's cache, and that cache is cleared by
-        # whoever sets the global seed, `keras.utils.set_random_seed` among them.
+    def _reload_if_lost(self) -> None:
+        """Reload the model if TensorFlow has dropped it."""
+        # TensorFlow Text keeps the model in TensorFlow's cache of kernels. Setting the global seed clears
+        # that cache, for example with `keras.utils.set_random_seed`.
         with tf.init_scope():
             try:
                 self._tokenize(tf.constant([""]))
@@ -160,8 +160,8 @@ class SubwordTokenizer(Tokenizer):
 
 
 def load_sentence_piece(proto: bytes, argument: str) -> "SentencePieceTokenizer":
-    """Make the layer of a serialized model; raise ValueError that names the argument if it is none."""
-    # Imported here, because it takes seconds and the other tokenizers do not need it.
+    """Create the layer of a serialized SentencePiece model; a ValueError names `argument`."""
+    # Imported here, because the import takes seconds and only this tokenizer needs it.
     from keras_nlp.tokenizers import SentencePieceTokenizer
 
     try:
@@ -172,7 +172,7 @@ def load_sentence_piece(proto: bytes, argument: str) -> "SentencePieceTokenizer"
 
 
 def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
-    """Return the corpus as the tokenizer will see it, without unusable characters."""
+    """Return the corpus as the tokenizer will receive it, without unusable characters."""
     batches = (batch.numpy() for batch in _normalized_batches(texts, lowercase=lowercase))
     replacement = REPLACEMENT_CHARACTER.encode()
     lines = [line.replace(replacement, b" ").strip() for batch in batches for line in batch]
@@ -183,7 +183,7 @@ def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
 
 
 def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
-    # Imported here: characters and words need no SentencePiece.
+    # Imported here, because only subword tokenizers need it.
     from sentencepiece import SentencePieceTrainer
 
     pad, unknown, start, end = SPECIAL_TOKENS
@@ -193,9 +193,9 @@ def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
         model_writer=model,
         vocab_size=vocabulary_size,
         model_type=model_type,
-        # The default leaves out longer lines without a warning.
+        # By default, SentencePiece silently drops longer lines.
         max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
-        # The same corpus gives the same model: every character is kept, and one thread draws nothing.
+        # Reproducible: every character is kept, and training in one thread is deterministic.
         character_coverage=1.0,
         num_threads=1,
         minloglevel=2,

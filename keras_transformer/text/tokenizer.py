@@ -1,4 +1,4 @@
-"""The base of all tokenizers: strings to token ids and back."""
+"""Base class of all tokenizers."""
 
 import abc
 from collections.abc import Sequence
@@ -15,27 +15,26 @@ from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.text.reader import Reader, load_reader
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
-# Of a text that is tokenized up to a number of tokens, so many bytes at least are read.
+# Texts are truncated to max(_MAX_BYTES, _MAX_PIECE_BYTES * max_length) bytes before tokenizing.
 _MAX_BYTES, _MAX_PIECE_BYTES = 2**18, 64
 
 
 class Tokenizer(Reader):
-    """Turns strings into token ids and back, in TensorFlow operations.
+    """Base class of tokenizers: convert strings to token ids and back in TensorFlow operations.
 
-    A tokenizer is a `tf.Module`: assigned to an attribute of an exported module, it
-    travels inside the SavedModel with its vocabulary. Its methods run eagerly and in a
-    `tf.function`, accept every byte string, and treat each row alone.
+    The methods run eagerly and in a `tf.function`, and accept any bytes. `Reader` describes saving and
+    exporting.
 
     Args:
-        pieces: the readable form of every token id, special tokens first.
-        lowercase: whether texts are lower-cased before they are split.
+        pieces: Readable form of each token id, special tokens first.
+        lowercase: Whether to lower-case texts first.
     """
 
     option_names: ClassVar[tuple[str, ...]] = ("lowercase",)
     prefix_ids: tuple[int, ...] = ()
-    """The tokens that stand before every text: its language, say."""
+    """Tokens before every text, such as a language token."""
     end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
-    """The tokens that end a source: the end token, and perhaps its language after it."""
+    """Tokens after every source: the end token, for some models followed by a language token."""
 
     def __init__(self, pieces: Sequence[str], *, lowercase: bool = False) -> None:
         check_flags(lowercase=lowercase)
@@ -43,7 +42,7 @@ class Tokenizer(Reader):
         self.lowercase = lowercase
         self._pieces = tf.constant(list(pieces), tf.string)
         self.original_ids: np.ndarray = np.arange(self.vocabulary_size)
-        """Of each token id the one in the vocabulary that it comes from, -1 for none: int64 (v,)."""
+        """Id of each token in the original vocabulary, -1 for tokens that it lacks: int64 (v,)."""
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in self.options.items() if value)
@@ -51,26 +50,26 @@ class Tokenizer(Reader):
 
     @property
     def vocabulary_size(self) -> int:
-        """The number of token ids, the special ones included."""
+        """Number of token ids, including the special tokens."""
         return int(self._pieces.shape[0])
 
     def tokenize(self, texts: tf.Tensor | Sequence[str | bytes]) -> tf.RaggedTensor:
-        """Split texts into token ids, without adding special tokens.
+        """Split texts into token ids, without special tokens.
 
         Args:
-            texts: string (b,), any bytes, or a list of strings. What is not in the vocabulary
-                becomes the unknown token, and so does what is not UTF-8; subwords take it for a space.
+            texts: string (b,), any bytes, or a list of strings. Pieces outside the vocabulary and invalid
+                UTF-8 become the unknown token; subword tokenizers read invalid UTF-8 as a space.
 
         Returns:
             int32 (b, ragged).
 
         Raises:
-            ValueError: `texts` is not of rank 1.
+            ValueError: If `texts` does not have rank 1.
         """
         return self._encode(_normalize(_as_texts(texts), lowercase=self.lowercase))
 
     def __call__(self, texts: tf.Tensor | Sequence[str | bytes] | str | bytes) -> tf.Tensor | tf.RaggedTensor:
-        """Do what `tokenize` does, and take a single text too, as tokenizers of KerasHub: int32 (t,)."""
+        """Call `tokenize`. A single text is accepted too, as in KerasHub, and returns int32 (t,)."""
         if isinstance(texts, str | bytes):
             return self.tokenize([texts])[0]
         if isinstance(texts, tf.Tensor) and texts.shape.rank == 0:
@@ -78,11 +77,11 @@ class Tokenizer(Reader):
         return self.tokenize(texts)
 
     def padded_ids(self, texts: tf.Tensor | Sequence[str | bytes], max_length: int) -> tf.Tensor:
-        """Split texts into token ids, end each row with `end_ids` and pad to the longest.
+        """Split texts into token ids, append `end_ids` to each row and pad to the longest row.
 
         Args:
-            texts: string (b,), as in `tokenize`.
-            max_length: most tokens of a row, those of the end included; what follows is cut off.
+            texts: string (b,), as for `tokenize`.
+            max_length: Maximum number of tokens of a row, including `end_ids`. Longer texts are truncated.
 
         Returns:
             int32 (b, s), with s at least 1.
@@ -92,30 +91,31 @@ class Tokenizer(Reader):
     def ended_ids(
         self, texts: tf.Tensor | Sequence[str | bytes], max_length: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Do what `padded_ids` does, and say which texts were cut off, boolean (b,)."""
+        """Return `padded_ids`, and which texts were truncated, boolean (b,)."""
         check_positive(max_length=max_length)
         texts = _as_texts(texts)
-        # SentencePiece takes hours for ten megabytes of unknown characters, of which the first tokens are
-        # wanted. Few pieces are as long as this.
+        # SentencePiece takes hours for ten megabytes of unknown characters, although only the first tokens
+        # are needed. Few pieces are longer than `_MAX_PIECE_BYTES`.
         limit = max(_MAX_BYTES, _MAX_PIECE_BYTES * max_length)
         is_cut = tf.strings.length(texts) > limit
-        token_ids, room = self.tokenize(tf.strings.substr(texts, 0, limit)), max_length - len(self.end_ids)
-        is_cut |= token_ids.row_lengths() > room
+        token_ids = self.tokenize(tf.strings.substr(texts, 0, limit))
+        max_tokens = max_length - len(self.end_ids)
+        is_cut |= token_ids.row_lengths() > max_tokens
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
-        return tf.concat([token_ids[:, :room], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
+        return tf.concat([token_ids[:, :max_tokens], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join token ids into texts.
 
         Args:
-            token_ids: integer (b, t), dense or ragged. Everything from the first end token on,
-                special tokens and ids outside the vocabulary are left out.
+            token_ids: integer (b, t), dense or ragged. Special tokens, ids outside the vocabulary and
+                everything from the first end token on are ignored.
 
         Returns:
             string (b,).
 
         Raises:
-            ValueError: `token_ids` is not of rank 2.
+            ValueError: If `token_ids` does not have rank 2.
         """
         token_ids = _dense(token_ids)
         ended = tf.cumsum(tf.cast(token_ids == SPECIAL_IDS.end, tf.int32), axis=1) > 0
@@ -123,29 +123,29 @@ class Tokenizer(Reader):
         return self._decode(tf.ragged.boolean_mask(token_ids, is_text & ~ended))
 
     def round_trip(self, texts: Sequence[str]) -> list[str]:
-        """Tokenize texts and join their tokens again, as a model with this vocabulary writes them.
+        """Tokenize and detokenize texts: the form in which a model with this vocabulary writes them.
 
         Args:
-            texts: strings.
+            texts: Strings.
 
         Returns:
-            The texts in lower case, with other spaces or characters, where the tokenizer reads them so.
+            The texts. Case, spaces and characters may differ, depending on the tokenizer.
         """
         joined = self.detokenize(self.tokenize(as_strings(texts=texts))).numpy().tolist()
         return [text.decode("utf-8", "replace") for text in joined]
 
     def tokens(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-        """Name each token id, to label alignments.
+        """Return the readable form of each token id, for example to label alignments.
 
         Args:
             token_ids: integer (b, t), dense or ragged.
 
         Returns:
-            string (b, t): the piece of each id, `""` for padding, and the name of the
-            unknown token for ids outside the vocabulary.
+            string (b, t): The piece of each id; `""` for padding, and the unknown token for ids outside the
+            vocabulary.
 
         Raises:
-            ValueError: `token_ids` is not of rank 2.
+            ValueError: If `token_ids` does not have rank 2.
         """
         token_ids = _dense(token_ids)
         is_known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
@@ -154,24 +154,24 @@ class Tokenizer(Reader):
 
     @abc.abstractmethod
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Map normalized texts, string (b,), to int32 (b, ragged)."""
+        """Convert normalized texts, string (b,), to token ids, int32 (b, ragged)."""
 
     @abc.abstractmethod
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        """Map ids of text, int32 (b, ragged), to string (b,)."""
+        """Convert ids without special tokens, int32 (b, ragged), to string (b,)."""
 
 
 def load_tokenizer(directory: str | Path) -> Tokenizer:
-    """Read a tokenizer of any kind.
+    """Load a saved tokenizer of any kind.
 
     Args:
-        directory: where `save` of a tokenizer wrote.
+        directory: Directory that `Tokenizer.save` wrote.
 
     Returns:
         The tokenizer.
 
     Raises:
-        InputError: a file is missing or damaged, or the kind is unknown; the message names the file.
+        InputError: If a file is missing or damaged, or the kind is unknown. The message names the file.
     """
     tokenizer = load_reader(directory)
     if not isinstance(tokenizer, Tokenizer):
@@ -181,7 +181,7 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
 
 
 def _as_texts(texts: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
-    """Return texts as a tensor of strings (b,); raise TypeError or ValueError for anything else."""
+    """Return texts as a string tensor (b,); raise TypeError or ValueError for other inputs."""
     if isinstance(texts, list | tuple):
         check_several((str, bytes), texts=texts)
         texts = [_as_utf8(text) for text in texts]
@@ -195,7 +195,7 @@ def _as_texts(texts: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:
 
 
 def _dense(token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
-    """Return int32 (b, t), padded where the input was ragged."""
+    """Return token ids as int32 (b, t), padding ragged inputs."""
     if isinstance(token_ids, tf.RaggedTensor):
         token_ids = token_ids.to_tensor(SPECIAL_IDS.pad)
     token_ids = tf.cast(token_ids, tf.int32)

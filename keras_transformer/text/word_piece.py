@@ -1,4 +1,4 @@
-"""WordPiece with BERT's rules for words, as the package `tokenizers` has them."""
+"""WordPiece tokenizer with BERT's rules for splitting words."""
 
 import dataclasses
 from typing import ClassVar
@@ -10,8 +10,8 @@ from keras_transformer.text.normalization import _lower
 from keras_transformer.types import SPECIAL_IDS
 
 _SPACES = r"[\t\n\r\p{Z}]+"
-# What is `\p{Cf}` or `\p{P}` here and not for `tokenizers`, whose tables are those of Unicode 8; there two
-# others are punctuation.
+# The package `tokenizers` uses the tables of Unicode 8. These characters are newer members of `\p{Cf}` and
+# `\p{P}`; two other characters are punctuation only there.
 _NO_CONTROL = r"\x{890}\x{891}\x{8E2}\x{110CD}\x{13430}-\x{1343F}"
 _NO_PUNCTUATION = (
     r"\x{61D}\x{9FD}\x{A76}\x{C77}\x{C84}\x{1B7D}\x{1B7E}\x{2E43}-\x{2E4F}\x{2E52}-\x{2E5D}\x{10EAD}"
@@ -26,34 +26,34 @@ _CJK = (
     r"[\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B81F}"
     r"\x{2B920}-\x{2CEAF}\x{2F800}-\x{2FA1F}]"
 )
-_MAX_CHARACTERS = 100  # of a word; longer ones are unknown
+_MAX_CHARACTERS = 100  # longer words become the unknown token
 
 
 class BertTokenizer(AdaptedTokenizer):
-    """WordPiece of words and punctuation marks, as BERT and the package `tokenizers` have it.
+    """WordPiece tokenizer of BERT, compatible with the package `tokenizers`.
 
-    Letters and accents that Unicode has had since 2016 may keep their form.
+    Letters and accents added to Unicode since 2016 may keep their case or accent.
     """
 
     kind: ClassVar[str] = "bert"
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Spec(AdaptedTokenizer.Spec):
-        """The vocabulary, in which `##` begins what continues a word, and what is done before."""
+        """Vocabulary, in which `##` begins a piece within a word, and normalization options."""
 
         lowercase: bool = True
         strip_accents: bool = True
         split_on_cjk: bool = True
-        """Whether each Chinese character is a word."""
+        """Whether to treat each Chinese character as a word."""
 
     spec: Spec
 
     def load(self) -> None:
-        """Make the table of pieces."""
+        """Create the table of pieces."""
         from tensorflow_text import FastWordpieceTokenizer
 
         unknown = self.spec.special[SPECIAL_IDS.unknown][0]
-        # Unknown words are found below; the longest word has four bytes in each character.
+        # `split` handles longer words. A character has at most four bytes.
         self._model = FastWordpieceTokenizer(
             [*self.spec.pieces],
             unknown_token=unknown,
@@ -64,7 +64,7 @@ class BertTokenizer(AdaptedTokenizer):
         self._unknown = self.spec.pieces.index(unknown)
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        """Clean texts, split them into words, and words into pieces."""
+        """Clean texts, split them into words, and split words into pieces."""
         from tensorflow_text import normalize_utf8, regex_split
 
         texts = tf.strings.regex_replace(texts, _CONTROL, "")
@@ -73,7 +73,7 @@ class BertTokenizer(AdaptedTokenizer):
         if self.spec.strip_accents:
             texts = tf.strings.regex_replace(normalize_utf8(texts, "NFD"), r"\p{Mn}", "")
         if self.spec.lowercase:
-            # Letter by letter: at the end of a word sigma has no form of its own.
+            # BERT lower-cases letter by letter, without the special form of sigma at the end of a word.
             texts = _lower(tf.strings.regex_replace(texts, "Σ", "\N{GREEK SMALL LETTER SIGMA}"))
         words = regex_split(texts, rf"{_SPACES}|{_PUNCTUATION}", _PUNCTUATION)
         is_long = tf.strings.length(words.flat_values, unit="UTF8_CHAR") > _MAX_CHARACTERS
@@ -84,7 +84,7 @@ class BertTokenizer(AdaptedTokenizer):
         return words.with_flat_values(tf.concat([pieces, unknown], axis=1)).merge_dims(1, 2)
 
     def join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
-        """Join pieces to words, with a space between them."""
+        """Join pieces into words, separated by spaces."""
         texts = tf.strings.reduce_join(
             tf.gather(tf.constant(self.spec.pieces), token_ids), axis=-1, separator=" "
         )

@@ -1,4 +1,4 @@
-"""Words of texts with their places, and their token ids: what tags of words need, in the graph."""
+"""Words of texts with their character offsets and token ids, in the graph, for token classification."""
 
 from typing import NamedTuple
 
@@ -13,39 +13,39 @@ _PUNCTUATION = r"[\p{P}\p{S}]"
 
 
 class Words(NamedTuple):
-    """The words of `b` texts, and the characters that they begin with and end before."""
+    """Words of `b` texts with their start and end offsets in characters."""
 
     words: tf.RaggedTensor
-    """string (b, ragged)"""
+    """string (b, ragged): The words."""
     starts: tf.RaggedTensor
-    """int32 (b, ragged), from 0"""
+    """int32 (b, ragged): Offset of the first character of each word, from 0."""
     ends: tf.RaggedTensor
-    """int32 (b, ragged)"""
+    """int32 (b, ragged): Offset after the last character of each word."""
 
 
 class WordIds(NamedTuple):
-    """The token ids of `b` texts, and where the words are among them."""
+    """Token ids of `b` texts, and the positions of their words."""
 
     token_ids: tf.Tensor
-    """int32 (b, s), each row ended and padded"""
+    """int32 (b, s): Token ids with end tokens, padded."""
     first_pieces: tf.RaggedTensor
-    """int32 (b, ragged): the position of the first token of each word that was read"""
+    """int32 (b, ragged): Position of the first token of each word that was not cut off."""
     is_cut: tf.Tensor
-    """boolean (b,): whether a text had more tokens"""
+    """boolean (b,): Whether a text was truncated."""
 
 
 def split_words(texts: tf.Tensor, *, split_punctuation: bool = True) -> Words:
     """Split texts into words.
 
-    Words stand between white space. Punctuation and symbols at the ends of a word are words of one character:
-    `(in Berlin).` has five, `don't`, `3.5` and `U.S` one each.
+    Words are separated by white space. Punctuation and symbols at the start or end of a word become words of
+    one character: `(in Berlin).` has five words; `don't`, `3.5` and `U.S` are one word each.
 
     Args:
-        texts: string (b,); bytes that are not UTF-8 count as characters.
-        split_punctuation: False for texts whose tokens are separated already.
+        texts: string (b,). Invalid UTF-8 bytes count as characters.
+        split_punctuation: Whether to split off punctuation. Pass False for texts that are already tokenized.
 
     Returns:
-        The words, with their places in characters.
+        The words with their offsets in characters.
 
     Example:
         >>> split_words(tf.constant(["in Berlin."])).words.to_list()
@@ -60,8 +60,8 @@ def split_words(texts: tf.Tensor, *, split_punctuation: bool = True) -> Words:
     if split_punctuation:
         is_mark = tf.strings.regex_full_match(flat, _PUNCTUATION)
         is_alone = is_mark & ~_is_inside(is_space | is_first, ~(is_space | is_mark))
-    # A word begins after a space or a mark, and with a mark.
-    begins = ~is_space & (is_alone | is_first | _before(is_space | is_alone))
+    # A word begins after white space and after split-off punctuation, which is a word itself.
+    begins = ~is_space & (is_alone | is_first | _shifted(is_space | is_alone))
     numbers = tf.cumsum(tf.cast(begins, tf.int32)) - 1
     numbers, kept = tf.boolean_mask(numbers, ~is_space), tf.boolean_mask(flat, ~is_space)
     num_words = tf.reduce_sum(tf.cast(begins, tf.int32))
@@ -72,12 +72,12 @@ def split_words(texts: tf.Tensor, *, split_punctuation: bool = True) -> Words:
     return Words(*(tf.RaggedTensor.from_row_lengths(each, sizes) for each in (words, starts, ends)))
 
 
-def _before(flags: tf.Tensor) -> tf.Tensor:
+def _shifted(flags: tf.Tensor) -> tf.Tensor:
     return tf.concat([[False], flags[:-1]], axis=0)
 
 
 def _is_inside(is_boundary: tf.Tensor, is_letter: tf.Tensor) -> tf.Tensor:
-    """Return which characters (n,) have letters before and after them, up to the next boundaries."""
+    """Return which characters (n,) have letters on both sides before the next boundary."""
     chunks = tf.cumsum(tf.cast(is_boundary, tf.int32))
     size = tf.size(chunks) + 1
     letters = tf.cast(is_letter, tf.int32)
@@ -90,22 +90,23 @@ def _is_inside(is_boundary: tf.Tensor, is_letter: tf.Tensor) -> tf.Tensor:
 def encode_words(tokenizer: Tokenizer, words: tf.RaggedTensor, max_length: int) -> WordIds:
     """Tokenize the words of texts one by one.
 
-    A subword tokenizer that splits at white space gives the same ids as for words with a space between them.
-    A word that it reads nothing of is an unknown token, so that each word has a first one.
+    For a subword tokenizer that splits at white space, the ids equal those of the words joined with spaces. A
+    word without tokens becomes the unknown token, so every word has a first token.
 
     Args:
-        tokenizer: The tokenizer of the model.
+        tokenizer: Tokenizer of the model.
         words: string (b, ragged).
-        max_length: Maximum number of tokens of a text, the end token included; what follows is cut off.
+        max_length: Maximum number of tokens of a text, including the end token. Longer texts are truncated.
 
     Returns:
-        The token ids, and where each word begins among them.
+        The token ids, and the position of the first token of each word.
     """
     check_kind(Tokenizer, tokenizer=tokenizer)
     check_positive(max_length=max_length)
-    num_before, room = len(tokenizer.prefix_ids), max_length - len(tokenizer.end_ids)
-    # No more are read: each has a token. A word of a megabyte would take a subword tokenizer long.
-    is_cut = words.row_lengths() > room
+    num_before, max_tokens = len(tokenizer.prefix_ids), max_length - len(tokenizer.end_ids)
+    # Every word has at least one token, so later words cannot fit. Words are truncated too, because a subword
+    # tokenizer takes long for a word of a megabyte.
+    is_cut = words.row_lengths() > max_tokens
     words = words[:, :max_length]
     limit = max(_MAX_BYTES // max_length, _MAX_PIECE_BYTES)
     is_cut |= tf.reduce_any(words.with_values(tf.strings.length(words.flat_values) > limit), axis=1)
@@ -118,12 +119,13 @@ def encode_words(tokenizer: Tokenizer, words: tf.RaggedTensor, max_length: int) 
     ends = tf.concat([[0], tf.cumsum(sizes)], axis=0)
     of_row = tf.gather(tf.gather(ends, words.row_starts()), words.value_rowids())
     starts = ends[:-1] - of_row + num_before
-    first_pieces = tf.ragged.boolean_mask(words.with_values(starts), words.with_values(starts < room))
+    is_read = words.with_values(starts < max_tokens)
+    first_pieces = tf.ragged.boolean_mask(words.with_values(starts), is_read)
     prefix, end = (
         tf.tile(tf.constant([ids], tf.int32, [1, len(ids)]), [words.nrows(), 1])
         for ids in (tokenizer.prefix_ids, tokenizer.end_ids)
     )
     rows = tf.concat([prefix, words.with_values(pieces).merge_dims(1, 2)], axis=1)
-    is_cut |= rows.row_lengths() > room
-    token_ids = tf.concat([rows[:, :room], end], axis=1).to_tensor(SPECIAL_IDS.pad)
+    is_cut |= rows.row_lengths() > max_tokens
+    token_ids = tf.concat([rows[:, :max_tokens], end], axis=1).to_tensor(SPECIAL_IDS.pad)
     return WordIds(token_ids, first_pieces, is_cut)

@@ -1,8 +1,8 @@
-"""Pictures of a model: attention, masks, position encodings and training curves.
+"""Plots of attention, masks, position encodings and training curves.
 
-Every function returns a `matplotlib` figure and writes it to a file if a path is given, except
-`plot_attention_maps`, which writes many and returns their paths. None of them opens a window or changes the
-state of `pyplot`.
+Every function returns a `matplotlib` figure and, if you pass `path`, writes it to a file.
+`plot_attention_maps` writes one file per layer and returns their paths. No function opens a window or changes
+the state of `pyplot`.
 """
 
 from keras_transformer.visualization.attention import plot_attention, plot_attention_maps

@@ -1,4 +1,4 @@
-"""Attention maps: how much each target token looks at each source token."""
+"""Plots of attention weights."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from keras_transformer.visualization.figures import (
 
 _MAX_COLUMNS = 4
 _INCHES_PER_TOKEN = 0.28
-_MIN_MAP_INCHES = 2.0  # the names of the axes need as much
+_MIN_MAP_INCHES = 2.0  # for the axis labels
 _MAX_PANEL_INCHES = 18.0
 _MAX_INCHES = 48.0
 _MAP_NAME = re.compile(r"(?P<side>encoder|decoder)/(?P<layer>[\w-]+)/(?P<kind>self|cross)_attention")
@@ -38,33 +38,34 @@ def plot_attention(
     source_label: str = "source token",
     target_label: str = "target token",
 ) -> Figure:
-    """Draw attention scores as a map: a row for each target token, a column for each source token.
+    """Plot attention weights as a heat map: a row per target token, a column per source token.
 
-    Several heads are drawn side by side with one scale of color.
+    Several heads are plotted next to each other with the same color scale.
 
     Args:
-        scores: `(t, s)`, or `(h, t, s)` for a map of each head; each row is a distribution.
-        source_tokens: the `s` tokens that are looked at, in any script.
-        target_tokens: the `t` tokens that look.
-        path: the file to write the picture to, if any; its suffix names the format.
-        title: the title of the picture.
-        source_label: the name of the horizontal axis.
-        target_label: the name of the vertical axis.
+        scores: Attention weights `(t, s)`, or `(h, t, s)` for one map per head. Each row is a distribution
+            over the source tokens.
+        source_tokens: The `s` tokens that are attended to (keys), in any script.
+        target_tokens: The `t` tokens that attend (queries).
+        path: File to write; its suffix sets the format. Defaults to no file.
+        title: Title of the figure.
+        source_label: Label of the horizontal axis.
+        target_label: Label of the vertical axis.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `scores` do not have the shape that the tokens ask for, or are not finite.
-        InputError: the picture cannot be written.
+        InputError: If the file cannot be written.
+        ValueError: If the shape of `scores` does not match the tokens, or a value is not finite.
     """
     check_kind(str, source_label=source_label, target_label=target_label)
     check_several(object, source_tokens=source_tokens, target_tokens=target_tokens)
     maps = _attention_maps("scores", scores, source_tokens, target_tokens)  # (h, t, s)
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
-    vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
-    # Room for every token, within reason.
+    vmax = float(maps.max()) or 1.0  # a map of zeros needs a scale too
+    # Large enough to label every token, up to the maximum size.
     inches = [max(_INCHES_PER_TOKEN * len(each), _MIN_MAP_INCHES) for each in (source_tokens, target_tokens)]
     width = min(inches[0] + _label_inches(target_tokens) + 1.0, _MAX_PANEL_INCHES)
     height = min(inches[1] + _label_inches(source_tokens) + 1.0, _MAX_PANEL_INCHES)
@@ -83,7 +84,7 @@ def plot_attention(
 
 
 def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Return scores as an array `(h, t, s)`; raise ValueError unless they fit the tokens."""
+    """Return scores as an array `(h, t, s)`; raise ValueError if they do not match the tokens."""
     values = _finite_array(name, scores)
     maps = values[None] if values.ndim == 2 else values
     if maps.ndim != 3 or maps.shape[1:] != (len(target), len(source)) or not maps.size:
@@ -104,32 +105,33 @@ def plot_attention_maps(
     output_tokens: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Path]:
-    """Write a picture of every attention map of a model: of each layer, with all heads.
+    """Write a plot of all attention maps of a model, one file per map with all its heads.
 
-    The name of a map says which tokens belong to the axes: in the encoder, source looks at source; in the
-    decoder, target looks at target (self-attention) or at source (cross-attention). No picture is written
-    unless all maps fit the tokens.
+    The encoder maps show source tokens on both axes. The decoder maps show target tokens as rows, and target
+    tokens (self-attention) or source tokens (cross-attention) as columns. All shapes are checked before the
+    first file is written.
 
     Args:
-        scores: what `model.attention_scores` gives for one pair: `(h, t, s)` by names such as
-            `decoder/layer_1/cross_attention`.
-        source_tokens: the tokens that the encoder reads.
-        target_tokens: the tokens that the decoder reads, the start token first.
-        directory: where the pictures go, `decoder_layer_1_cross_attention.png` and so on.
-        output_tokens: the tokens that the decoder writes after each token that it reads. They are
-            the labels of the decoder's rows, if given: a row then shows where a token came from.
-        progress: called after each picture with 1.
+        scores: Attention weights of one pair `(h, t, s)` by name, such as `decoder/layer_1/cross_attention`,
+            as `model.attention_scores` returns them.
+        source_tokens: Tokens that the encoder reads.
+        target_tokens: Tokens that the decoder reads, beginning with the start token.
+        directory: Directory for the files `decoder_layer_1_cross_attention.png` and so on.
+        output_tokens: Tokens that the decoder predicts at each position. If given, they label the rows of the
+            decoder maps, so that a row shows what an output token attends to. Defaults to `target_tokens` as
+            labels.
+        progress: Called with 1 after each file.
 
     Returns:
         The paths, in the order of `scores`.
 
     Raises:
-        ValueError: a name is unknown, or a map does not have the shape that the tokens ask for.
-        InputError: a picture cannot be written.
+        InputError: If a file cannot be written.
+        ValueError: If a name is unknown, or the shape of a map does not match the tokens.
     """
     source, target = (source_tokens, "source token"), (target_tokens, "target token, read")
-    # Each row of the decoder belongs to the token that is read, and to the one that is written after it.
-    queries = target if output_tokens is None else (output_tokens, "target token, written")
+    # A decoder row can be labeled with the token that is read, or with the token that is predicted there.
+    decoder_rows = target if output_tokens is None else (output_tokens, "target token, written")
     titles, axes = {}, {}
     for name in scores:
         match = _MAP_NAME.fullmatch(name)
@@ -142,13 +144,13 @@ def plot_attention_maps(
         side, layer, kind = match["side"], match["layer"], match["kind"]
         titles[name] = f"{side.capitalize()}, {layer.replace('_', ' ')}, {kind}-attention"
         columns = source if side == "encoder" or kind == "cross" else target
-        axes[name] = columns, source if side == "encoder" else queries
+        axes[name] = columns, source if side == "encoder" else decoder_rows
         _attention_maps(f"scores[{name!r}]", scores[name], *(tokens for tokens, _ in axes[name]))
     paths = []
-    for name, ((read, source_label), (looking, target_label)) in axes.items():
+    for name, ((keys, source_label), (queries, target_label)) in axes.items():
         paths.append(as_path(directory) / f"{name.replace('/', '_')}.png")
         labels = {"title": titles[name], "source_label": source_label, "target_label": target_label}
-        plot_attention(scores[name], read, looking, path=paths[-1], **labels)
+        plot_attention(scores[name], keys, queries, path=paths[-1], **labels)
         if progress is not None:
             progress(1)
     return paths

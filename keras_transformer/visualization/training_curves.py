@@ -1,4 +1,4 @@
-"""Training curves: loss and metrics by epoch."""
+"""Plots of training curves: loss and metrics per epoch."""
 
 import math
 import os
@@ -11,6 +11,8 @@ from keras_transformer.visualization.figures import _label_axis, _new_figure, _s
 
 _MAX_COLUMNS = 3
 _VALIDATION = "val_"
+# Names that need an explanation. `padding` is measured by `training.Throughput`.
+_LABELS = {"padding": "padding (share of target positions)"}
 
 
 def plot_training(
@@ -20,22 +22,23 @@ def plot_training(
     title: str = "Training",
     validation_freq: int = 1,
 ) -> Figure:
-    """Draw a curve for each number of a training history.
+    """Plot the loss and metrics of a training history, one panel per metric.
 
-    A number and the one with `val_` before its name share a panel.
+    A metric and its `val_` counterpart share a panel. The panel `padding` (see `training.Throughput`) shows
+    the share of target positions that are padding, 0 to 1; source positions are not counted.
 
     Args:
-        history: values by epoch, as `model.fit(...).history` holds them.
-        path: the file to write the picture to, if any; its suffix names the format.
-        title: the title of the picture.
-        validation_freq: as it was given to `model.fit`: validation has values of every so many epochs alone.
+        history: Values per epoch, such as `model.fit(...).history`.
+        path: File to write; its suffix sets the format. Defaults to no file.
+        title: Title of the figure.
+        validation_freq: The `validation_freq` of `model.fit`: epochs between two validation values.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `history` has no values, or has others than one for each epoch.
-        InputError: the picture cannot be written.
+        InputError: If the file cannot be written.
+        ValueError: If `history` has no values, or the number of values does not match the number of epochs.
     """
     check_kind(Mapping, history=history)
     check_positive(validation_freq=validation_freq)
@@ -51,10 +54,10 @@ def plot_training(
     for metric, axes in zip(metrics, panels, strict=False):
         for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
             if name in history:
-                # Markers show a single epoch, which has no line.
+                # Markers make a single epoch visible.
                 axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
         _label_axis(axes.xaxis, "epoch")
-        axes.set_ylabel(metric.replace("_", " "))
+        axes.set_ylabel(_LABELS.get(metric, metric.replace("_", " ")))
         axes.grid(alpha=0.3)
         axes.legend()
     for axes in panels[len(metrics) :]:
@@ -63,7 +66,7 @@ def plot_training(
 
 
 def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dict[str, range]:
-    """Return the epochs of the values, counted from 1."""
+    """Return the epochs of the values of each metric, from 1."""
     steps = {name: validation_freq if name.startswith(_VALIDATION) else 1 for name in history}
     of_training = [len(history[name]) for name in history if not name.startswith(_VALIDATION)]
     num_epochs = max(of_training or (len(history[name]) * steps[name] for name in history))

@@ -50,7 +50,7 @@ def test_drops_counts_and_logs_what_is_too_long(
     assert counts == (3, 2, 2)
     message = (
         "Dropped 3 of 5 pairs (60.0 %) as too long: 2 sources over 5 tokens, 2 targets over 4 tokens."
-        " That is more than 5 %: are the limits meant?"
+        " That is more than 5 %: are the limits intended?"
     )
     assert caplog.messages == ["1 of 5 pairs have no text on one side, and are kept.", message]
 

@@ -126,7 +126,7 @@ WRONG_TARGETS = {
     "twice": ("targets.tsv", "w0\ta\nw0.npy\tb\n", "targets.tsv:2: .* 'w0' again"),
     "no names": ("targets.txt", LINES, "must be a .tsv file"),
     "header alone": ("targets.tsv", "file\ttarget\n", "must name at least one example"),
-    "nothing": (None, "", "has no targets: give them as a file"),
+    "nothing": (None, "", "has no targets: pass them in a separate file"),
 }
 
 
