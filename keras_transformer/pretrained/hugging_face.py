@@ -240,7 +240,8 @@ def read_tokenizers(
         target_language: For M2M100, NLLB and mBART: target language code. Defaults to `tgt_lang`, or to the
             first token that the configuration forces or starts from. For Marian models with several target
             languages: `"deu"`, whose token is added before each source. For Whisper: `"en"` to translate, or
-            the spoken language to transcribe (the default).
+            the spoken language to transcribe. Defaults to the task in the configuration, else to
+            transcribing.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:

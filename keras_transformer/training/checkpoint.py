@@ -149,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load the final weights into a compiled model, as `load_model` does."""
+        """Load the weights that the function `load_model` returns into a compiled model."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)
