@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 @search_options
 @click.option("--multi-label", is_flag=True, help="Classifiers only: texts may have any number of labels.")
 @click.option(
-    "--unique", is_flag=True, help="Score each distinct source once, against all of its references."
+    "--unique",
+    is_flag=True,
+    help="Score each distinct source once, against all of its references: the targets of equal sources, and "
+    "further columns of --pairs.",
 )
 def evaluate(
     model: str | None,

@@ -44,7 +44,10 @@ def model_flags(command: _Command) -> _Command:
 
 
 def choose_model(model: str | None, saved_model: str | None) -> ModelChoice:
-    """Return the given model or export, else the only export in `saved_models`."""
+    """Return the given model or export, else the only export in `saved_models`.
+
+    Raises InputError if both are given, a directory is missing, or there is no single export.
+    """
     if model is not None and saved_model is not None:
         raise InputError(f"Give --model or --saved-model. Received: {model} and {saved_model}.")
     if saved_model is not None:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _Value: TypeAlias = str | int | float | bool
 _SIZE = click.IntRange(min=1)
 _TASKS = ("translate", "generate")
-# The fields that change the memory: those of the model that both tasks have, and some others.
+# The fields that change the memory: those of the model, except for an initial model and for classifiers, and
+# some others.
 _NAMES = {name for name, field in run_fields().items() if field["section"] == "model"}
 _NAMES -= {"initial_model", "pooling"}
 _NAMES |= {"task", "shared", "precision", "r_drop", "ema_momentum", "gradient_accumulation_steps"}

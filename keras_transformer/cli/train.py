@@ -23,7 +23,11 @@ _LOCATING = ("name", "run_directory", "task", "pairs", "source", "target")
 
 @click.command(cls=RunVerb)
 @click.option("--config", type=click.Path(), help="TOML file with these fields. Flags override its values.")
-@click.option("--resume", is_flag=True, help="Continue an interrupted run after its last saved epoch.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue a run after its last saved epoch. Only a few options may change, such as --epochs.",
+)
 @click.option("--overwrite", is_flag=True, help="Replace an existing run of this name.")
 @click.option("--export/--no-export", default=True, help="Export a SavedModel after training.  [export]")
 @run_options

@@ -106,7 +106,7 @@ def _architecture(files: _Directory, family: _EncoderFamily) -> str:
 
 
 def _new_head(family: _EncoderFamily, tensors: _Tensors, new: Config) -> _Head:
-    """Return a head with new logits; the pooler layer is loaded if the checkpoint has it."""
+    """Return a head with new logits; the layer before them is loaded if the checkpoint has it."""
     head = family.classes() if new.get("pooling") == "first" else _Head()
     name = head.names.get("head")
     names = {"head": name} if name and f"{name}.weight" in tensors else {}
@@ -121,7 +121,7 @@ def _num_outputs(tensors: _Tensors, name: str, path: Path) -> int:
 
 
 def _label_names(files: _Directory, options: Config) -> tuple[tuple[str, ...], bool]:
-    """Return the label of each logit, and whether the task is multi-label; raise for a regression."""
+    """Return the label of each logit, and whether a text may have several; raise for a regression."""
     path, number = files.path / "config.json", options["num_outputs"]
     labels = files.read(path.name, _Labels)
     problems = ("single_label_classification", "multi_label_classification", None)

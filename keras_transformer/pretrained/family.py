@@ -51,7 +51,7 @@ def _option(default: Any, *ours: str) -> Any:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Family:
-    """Base class of families: fields of `config.json` with the defaults of `transformers`."""
+    """Base class of families: fields of `config.json`, which omits values equal to these defaults."""
 
     vocab_size: int
     pad_token_id: int
@@ -60,7 +60,7 @@ class _Family:
     """Stacks of the model: `encoder`, `decoder`, or both."""
     architectures: ClassVar[tuple[str, ...]]
     tokenizer_class: ClassVar[str]
-    """Tokenizer class if the directory does not name one."""
+    """Tokenizer class if the directory names none, or only a generic one."""
     fixed: ClassVar[Config]
     """Our options that are constant in the family."""
     tables: ClassVar[Mapping[str, tuple[str, ...]]]
@@ -138,7 +138,7 @@ class _Family:
         return next((name for name in names if name.startswith(stack)), names[0])
 
     def always(self) -> Config:
-        """Return more settings with their only supported value."""
+        """Return more settings with their only supported value, fixed or implied by other settings."""
         raise NotImplementedError
 
     def options(self) -> Config:

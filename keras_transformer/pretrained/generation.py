@@ -141,8 +141,8 @@ class _Generation:
             first = renumbered("forced_bos_token_id", (self.forced_bos_token_id,))
         shortest = self.min_new_tokens
         rules: Config = {
-            # `generate` counts the start token, we count the end token. An output of maximum length needs no
-            # end.
+            # `generate` counts the start token, we count the end token, so the numbers agree. An output of
+            # maximum length needs no end.
             "min_length": min(self.min_length if shortest is None else shortest + 1, longest),
             "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # never generated anyway
             "banned_first_token_ids": renumbered("begin_suppress_tokens", self.begin_suppress_tokens),

@@ -77,8 +77,8 @@ def from_hugging_face(
 
     Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
     `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
-    samples, length penalty, forced and banned tokens come from `generation_config.json`. Only the padding
-    token is never generated. `save` writes a directory that all commands read.
+    samples, length penalty, forced and banned tokens come from `generation_config.json`. The one difference:
+    padding is never generated. `save` writes a directory that all commands read.
 
     Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
     configuration. For a plain encoder, pass `labels` or `tags`; it gets new, untrained logits.
@@ -169,8 +169,8 @@ def read_encoder(
         num_outputs: Number of new logits with random weights: per token, or with `pooling` per text. Defaults
             to the head of the checkpoint (classes, tags or masked tokens), or to the vectors of a plain
             encoder.
-        pooling: How to pool tokens for new logits: `"first"` as in BERT's classifiers (the pooler layer is
-            loaded if the checkpoint has it), `"mean"` or `"max"`. Needs `num_outputs`.
+        pooling: How to pool tokens for new logits: `"first"` as in BERT's classifiers (the layer before
+            the logits is loaded if the checkpoint has it), `"mean"` or `"max"`. Needs `num_outputs`.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
@@ -240,7 +240,8 @@ def read_tokenizers(
         target_language: For M2M100, NLLB and mBART: target language code. Defaults to `tgt_lang`, or to the
             first token that the configuration forces or starts from. For Marian models with several target
             languages: `"deu"`, whose token is added before each source. For Whisper: `"en"` to translate, or
-            the spoken language to transcribe (the default).
+            the spoken language to transcribe. Defaults to the task in the configuration, else to
+            transcribing.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:

@@ -82,7 +82,7 @@ class _T5(_EncoderDecoder):
         return {
             **super().fields(options),
             "feed_forward_proj": gate + ("gelu" if gate and name == "gelu_new" else name),
-            # Scales the logits, like embeddings that share their table.
+            # True scales T5's logits. Our shared table includes that factor, which `scale_embeddings` undoes.
             "tie_word_embeddings": options["tie_output"] and options["scale_embeddings"],
         }
 

@@ -176,7 +176,7 @@ def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
 def _scored_pieces(
     files: _Directory, path: Path, model: _Unigram | _BytePairs
 ) -> tuple[list[str], list[float | None], int]:
-    """Return pieces, scores (None for pieces that no text contains), and the id of the unknown token."""
+    """Return pieces, scores (None for pieces that no text is split into), and the id of the unknown token."""
     if isinstance(model, _Unigram):
         pieces = [piece for piece, _ in model.vocab]
         if not 0 <= model.unk_id < len(pieces):

@@ -78,7 +78,8 @@ class _ClassificationTraining(_TrainingSection):
     label_smoothing: Fraction = 0.0
     """Must be 0 for this task."""
     monitor: Literal["loss"] = "loss"
-    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
+    """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
+    `frames`."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ClassificationTraining":

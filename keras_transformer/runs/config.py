@@ -55,7 +55,8 @@ class _DataSection(_Section):
     tokens_per_batch: Count | None = None
     """Maximum number of tokens per batch, with padding. Defaults to 512 to 4096, by corpus size."""
     seed: Seed = 0
-    """Random seed of the validation split and the order of the batches."""
+    """Random seed of the validation split, the order of the batches, the sample of a large corpus, and the
+    built-in dates."""
 
     @model_validator(mode="after")
     def _check_validation(self) -> "_DataSection":
@@ -144,7 +145,7 @@ class _TrainingSection(_Section):
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
     """Learning rate schedule. All except `constant` start with a warm-up."""
     peak_learning_rate: Positive = 1e-3
-    """Learning rate at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
+    """Highest learning rate, at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
     warmup_steps: Count | None = None
     """Number of warm-up updates. Defaults to a fifth of all, at most 1000. `cosine` never uses more than a
     fifth."""
@@ -165,7 +166,8 @@ class _TrainingSection(_Section):
     """Average the weights (without EMA) of this many last epochs, at most half of all, instead of using the
     best epoch."""
     monitor: str = "loss"
-    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
+    """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
+    `frames`."""
     patience: Count | None = None
     """Stop after this many epochs without improvement."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"

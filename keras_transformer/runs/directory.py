@@ -30,8 +30,8 @@ REPORT_FILE, PAGE_FILE = "report.json", "report.html"
 CHECKPOINTS = "checkpoints"
 _CURVES = ("training.csv", "training.png", "tensorboard")
 
-# Directories for a replaced run: complete, and while its files are being moved there or back. After a kill
-# the name shows which of the two it is.
+# Directories for the run that `overwrite` replaces. `_REPLACED` holds all its files, `_MOVING` those moved
+# so far, there or back, while the new run has no files. After a kill the name shows which of the two it is.
 _REPLACED, _MOVING = ".replaced", ".replaced.moving"
 
 _LOGGER = logging.getLogger(__name__)
@@ -313,7 +313,8 @@ def _flat(config: RunConfig) -> dict[str, object]:
 
 def check_data(directory: Path, kind: type[RunKind], **received: str) -> None:
     """Save the fingerprints of the examples; raise InputError if a resumed run has other examples."""
-    # With other data, held-out examples may have been trained on, and losses are not comparable.
+    # With other data, held-out examples may have been trained on, the position in the data is lost, and the
+    # losses of epochs are not comparable.
     path = directory / _fingerprints(kind)
     if not path.exists():
         write_file(path, _as_json(received))

@@ -84,7 +84,7 @@ class FrameRun(TranslationRun):
 
     def read(self) -> RunData:
         """Read all examples. Validation examples without files are held out."""
-        return RunKind.read(self)  # frames always fit into memory
+        return RunKind.read(self)  # all frames are kept in memory
 
     def origin(self, prefix: str) -> tuple[str, str | None] | None:
         """Return the files of frames and targets."""

@@ -67,7 +67,8 @@ class _GenerationTraining(_TrainingSection):
     """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
     0."""
     monitor: Literal["loss"] = "loss"
-    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
+    """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
+    `frames`."""
 
 
 class _SamplingSection(_Section):

@@ -79,7 +79,8 @@ def _finished_task(data: _RunBatches, directory: Path) -> ModelTask:
         _LOGGER.info("averaging the last %d of %d epochs%s", average_last, checkpoint.epoch, note)
     else:
         _LOGGER.info("best epoch: %d", checkpoint.best_epoch)
-    # Mixed precision is only for training: the weights are float32, and exports need a float32 model.
+    # Mixed precision is only for training: the weights are float32, every export accepts a float32 model, and
+    # its outputs do not depend on the precision of the training.
     model = load_model(directory, average_last=average_last).with_dtype("float32")
     return data.kind.make_task(model, data.readers)
 

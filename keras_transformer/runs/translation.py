@@ -77,7 +77,7 @@ class TranslationRun(RunKind):
         return f"{self.shown(example[0])}  →  {example[1]}"
 
     def make_readers(self, data: RunData) -> Readers:
-        """Train the vocabularies, from training pairs only."""
+        """Train the vocabularies, from training pairs only: others may have unknown tokens."""
         counts = f"{2 * len(data.train):,} of {2 * data.num_train:,} texts"
         _LOGGER.info("training the vocabularies on %s, drawn with seed %d", counts, self.config.data.seed)
         vocabulary = self.config.vocabulary

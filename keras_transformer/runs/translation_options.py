@@ -109,7 +109,8 @@ class _TranslationTraining(_TrainingSection):
     monitor: Literal[
         "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
     ] = "loss"
-    """Validation metric that selects the best epoch. Only translations have other metrics than `loss`."""
+    """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
+    `frames`."""
     monitored_pairs: Count = 500
     """Maximum number of validation pairs to translate per epoch if `monitor` is not `loss`."""
 
@@ -142,7 +143,7 @@ class TranslationConfig(RunConfig):
     vocabulary: _PairVocabularySection = _PairVocabularySection()
     training: _TranslationTraining = _TranslationTraining()
     cache_directory: FileName = "token_ids"
-    """Cache of token ids of large corpora, for all runs."""
+    """Directory that caches token ids of corpora above `max_pairs_in_memory`, shared by all runs."""
     decoding: _DecodingSection = _DecodingSection()
 
     @classmethod

@@ -17,8 +17,7 @@ class Adam(keras.optimizers.Adam):
     Arguments and state are those of `keras.optimizers.Adam`; results are equal up to rounding, except:
 
     - Embeddings on TensorFlow: gradients of a token that repeats in a batch are summed before they are
-    squared,
-      as in the paper and on the other backends.
+      squared, as in the paper and on the other backends.
     - `gradient_accumulation_steps`: schedules and the moving average count updates. Keras counts batches, so
       that a warm-up of 1,000 steps would end after 250 updates of four batches.
     """

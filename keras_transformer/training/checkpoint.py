@@ -42,9 +42,10 @@ class Checkpoint(keras.callbacks.Callback):
     """Callback that saves a run after each epoch: model, optimizer, random state and history.
 
     It writes `checkpoints/epoch-{n}.keras` for the newest epochs and the best one, `checkpoints/state.json`,
-    `training.csv`, and, if matplotlib is installed, `training.png`. The directory holds an intact checkpoint
-    at any time, even if the process is killed. Each checkpoint is verified by its SHA-256; a damaged one is
-    skipped with a warning, and training continues from the one before.
+    `training.csv`, and, if matplotlib is installed, `training.png` (at most every 10 seconds, and at the
+    end). The directory holds an intact checkpoint at any time, even if the process is killed. Each checkpoint
+    is verified by its SHA-256; a damaged one is skipped with a warning, and training continues from the one
+    before.
 
     Args:
         directory: Directory of the run. Existing checkpoints are read, starting with the newest.
@@ -148,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load the final weights into a compiled model, as `load_model` does."""
+        """Load the weights that the function `load_model` returns into a compiled model."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)

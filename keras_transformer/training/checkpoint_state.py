@@ -95,7 +95,8 @@ class _CheckpointState:
         return dataclasses.replace(self, saved=kept, history=history)
 
     def keep(self, num: int) -> "_CheckpointState":
-        """Keep the newest `num` epochs and the best, also the best apart from the newest."""
+        """Keep the newest `num` epochs and the best one."""
+        # Also the best without the newest, which may be damaged.
         best = {state.best.epoch for state in (self, self.without(self.saved[-1])) if state.saved}
         saved = [each for each in self.saved if each in self.saved[-num:] or each.epoch in best]
         return dataclasses.replace(self, saved=saved)

@@ -31,13 +31,13 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
     - `"cores"` (TensorFlow on CPU): each core trains on a part of each batch, with one thread per operation.
       Call it before TensorFlow computes anything, so before you create tokenizers and datasets; enter it
-      later. It works for models of this package with `MaskedCrossentropy` or a subclass; other models train
-      on one core. It sets the threads of the whole process, so decoding then runs on one core.
+      later. Models of this package need `MaskedCrossentropy` or a loss with the same attributes `pad_id` and
+      `normalize`; other models train on one core. It sets the threads of the whole process, so decoding then
+      runs on one core.
     - `"mirrored"` and `"tpu"` (TensorFlow): `tf.distribute.MirroredStrategy` and `TPUStrategy`.
     - `"data_parallel"` and `"model_parallel"` (JAX): `keras.distribution.DataParallel` and `ModelParallel`.
-    They
-      use the devices of all hosts if you have called `keras.distribution.initialize`, which reads the hosts
-      from the environment.
+      They use the devices of all hosts if you have called `keras.distribution.initialize`, which reads the
+      hosts from the environment.
 
     The loss is the mean over the real tokens of the whole batch, so training equals that on one device with
     the same batches. Devices share the rows of a batch evenly: `training.fit` pads batches for this, and on

@@ -64,8 +64,8 @@ def fit(
     by epoch must resume there, too: create it with `first_epoch=Checkpoint(directory).epoch`.
 
     At the end, the model has the weights of the best epoch: the lowest validation loss, or the best score of
-    `scoring`. If the optimizer keeps a moving average, its weights are used. With `average_last`, the model
-    has the average weights of the last epochs instead.
+    `scoring`. If the optimizer keeps a moving average, the model has that average of the best epoch. With
+    `average_last`, the model has the average weights of the last epochs instead.
 
     Args:
         model: Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average of the
@@ -279,7 +279,8 @@ def _build(model: keras.Model, training: Batches) -> None:
         zeros = keras.tree.map_structure(zeros_of, training.element_spec)
         if not model.built:  # a custom class has no weights before
             model(zeros[0])
-        # Otherwise Keras starts the dataset once before training, and its epoch count is one ahead.
+        # Otherwise Keras starts the dataset once to build the model, and a dataset that counts its epochs is
+        # one ahead: in a new process, but not if training continues in the same one.
         if begins_datasets_early():
             model.test_on_batch(*zeros)
             model.reset_metrics()

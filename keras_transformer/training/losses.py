@@ -69,7 +69,7 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
         label_logits = ops.cast(ops.take_along_axis(logits, labels, axis=-1), "float32")
         precise = ops.cast(logits, "float32")  # (b, t, v)
         probabilities = ops.softmax(precise, axis=-1)
-        # log sum exp(logits) = max logit - log(max probability), which is at least 1 / v.
+        # log sum exp(logits) = max logit - log(max probability). The max probability is at least 1 / v.
         likeliest = ops.max(probabilities, axis=-1, keepdims=True)  # (b, t, 1)
         maxima = ops.max(precise, axis=-1, keepdims=True)
         normalizers = maxima - ops.log(likeliest)  # (b, t, 1)
@@ -105,8 +105,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     Keras's cross-entropy averages over all positions, so a batch's loss depends on its padding. This loss
     divides by the number of real tokens, over all replicas of a `tf.distribute` strategy.
 
-    `loss` and `val_loss` in Keras's logs are means of the batch losses, weighted by rows, so tokens in short
-    rows weigh more. `Perplexity` weighs all tokens equally.
+    `loss` and `val_loss` in Keras's logs are means of the batch losses, weighted by rows, so tokens in
+    batches of short rows weigh more. `Perplexity` weighs all tokens equally.
 
     The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5, with
     1e-4). `compile_model` enables it in half precision.

@@ -73,7 +73,8 @@ class MaskedAccuracy(_TokenMean):
 class Perplexity(_TokenMean):
     """Perplexity without padding: the exponential of the mean cross-entropy per token, without smoothing.
 
-    It is 1 before the first token, and NaN after a label that is neither padding nor in the vocabulary.
+    It is 1 before the first token, and NaN after a label that counts (its sample weight is not 0) and is
+    neither padding nor in the vocabulary.
 
     Args:
         pad_id: Label of padding, which is ignored. Defaults to 0.

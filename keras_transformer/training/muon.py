@@ -17,8 +17,8 @@ _HEADS, _OUTPUT = re.compile(r"/(query|key|value|gate)/kernel$"), re.compile(r"/
 class Muon(keras.optimizers.Muon):
     """Muon optimizer (Jordan et al. 2024) for kernels, including the 3-D kernels of attention.
 
-    Keras's Muon applies to all 2-D variables, so it would miss the attention kernels `(d, h, k)` and include
-    the biases `(h, k)`. This class treats attention kernels as the matrices `(d, h * k)` and `(h * k, d)`.
+    Keras's Muon applies to 2-D variables, so it would miss the attention kernels `(d, h, k)` and include the
+    biases `(h, k)`. This class treats attention kernels as the matrices `(d, h * k)` and `(h * k, d)`.
     AdamW updates all other variables: biases, normalization, embeddings, the output projection, and layers
     named by `exclude_layers`.
 
