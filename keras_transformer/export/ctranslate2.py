@@ -160,7 +160,7 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
         of_target: keras.layers.Layer = getattr(model, "target_position_encoding", of_source)
         for side, encoding in ((encoder, of_source), (decoder, of_target)):
             if config.positions == "learned":
-                values = encoding.marks  # (positions, d)
+                values = encoding.embeddings  # (positions, d)
             else:
                 width, layout = config.hidden_dim, encoding.layout
                 values = sinusoidal_position_encoding(num_positions, width, layout=layout)

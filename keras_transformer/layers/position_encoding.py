@@ -173,10 +173,10 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape: Shape) -> None:
-        self.marks = self.add_weight(
+        self.embeddings = self.add_weight(
             shape=(self.max_length, known_width(inputs=input_shape)),
             initializer=self.initializer or keras.initializers.RandomNormal(stddev=0.02),
-            name="marks",
+            name="embeddings",
         )
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
@@ -192,14 +192,14 @@ class LearnedPositionEncoding(keras.layers.Layer):
         )
         # -> (1, t, d) or (b, t, d); NaN for a position out of range, never the vector of another position
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
-        vectors = ops.take(self.marks, ops.clip(positions, 0, self.max_length - 1), axis=0)
+        vectors = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
         vectors = ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
         return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
 
     def _check_shape(self, inputs_shape: Shape, start: Tensor | int = 0) -> None:
         _check_sequence(inputs_shape)
         if self.built:
-            check_width(self.marks.shape[-1], inputs=inputs_shape)
+            check_width(self.embeddings.shape[-1], inputs=inputs_shape)
         [length] = known_sizes(inputs_shape[1:2])
         end = start + length if length is not None and isinstance(start, int) else 0
         if end > self.max_length:

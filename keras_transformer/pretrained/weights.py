@@ -125,7 +125,7 @@ def _pairs(
             yield from _part_weights(_part(model, path), name, 1.0, family.zeros)
         name, known, first = family.positions(stack)
         if name and known is None:
-            table = _positions(model, stack).marks
+            table = _positions(model, stack).embeddings
             length, width = table.shape
             rows = np.arange(first, first + length)
             yield _Table(table, name, (length + first, width), rows, width_axis=None, added=family.added())
@@ -285,7 +285,7 @@ def _fill(
         if name in tensors and not np.allclose(tensors.read(name, known.shape), known, atol=2e-3):
             raise InputError(f"{path} must have sinusoids in {name!r}. Received: others.")
         if is_learned:
-            _positions(model, stack).marks.assign(known[first:])
+            _positions(model, stack).embeddings.assign(known[first:])
 
 
 def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, str]:

@@ -174,7 +174,7 @@ def _tensors_of(
             continue
         if model.config.positions != "learned":
             tensors[name] = known  # computed, but Pegasus warns if they are missing
-        elif not np.array_equal(_array(_positions(model, stack).marks), known[first_row:]):
+        elif not np.array_equal(_array(_positions(model, stack).embeddings), known[first_row:]):
             raise _MisfitError(type(family), positions=("learned", "sinusoidal"))
     bias = _output_bias(model, family, ids["target"])
     return tensors if bias is None else {**tensors, _BIAS: bias}

@@ -37,7 +37,7 @@ def draw_weights(model: keras.Model, seed: int) -> None:
     for weight in model.trainable_weights:
         noise = 0.2 * rng.normal(size=weight.shape)
         value = ops.convert_to_numpy(weight)
-        is_kernel = any(name in weight.path for name in ("kernel", "embeddings", "marks"))
+        is_kernel = any(name in weight.path for name in ("kernel", "embeddings"))
         weight.assign(1.5 * value if is_kernel else value + noise)
 
 

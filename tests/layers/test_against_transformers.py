@@ -227,8 +227,8 @@ def test_bart_and_its_relatives(family: str) -> None:
     }
     fill(ours, state, sublayers, ("{side}.layer_norm", "{side}.layernorm_embedding"))
     if is_learned:
-        ours.position_encoding.marks.assign(state["encoder.embed_positions.weight"][2:])
-        ours.target_position_encoding.marks.assign(state["decoder.embed_positions.weight"][2:])
+        ours.position_encoding.embeddings.assign(state["encoder.embed_positions.weight"][2:])
+        ours.target_position_encoding.embeddings.assign(state["decoder.embed_positions.weight"][2:])
     ours.target_embedding.embeddings.assign(state["shared.weight"])
     ours.output_projection.bias.assign(state["final_logits_bias"][0])
     check(ours, theirs)

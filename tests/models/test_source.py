@@ -89,8 +89,8 @@ def test_convolutions_see_no_padding(length: int) -> None:
 def test_positions_of_a_convolved_source() -> None:
     options = {"positions": "learned", "max_length": 4, "share_positions": False, "max_source_positions": 3}
     model = made(source_convolutions=True, **options)
-    assert tuple(model.position_encoding.marks.shape) == (3, 8)
-    assert tuple(model.target_position_encoding.marks.shape) == (4, 8)
+    assert tuple(model.position_encoding.embeddings.shape) == (3, 8)
+    assert tuple(model.target_position_encoding.embeddings.shape) == (4, 8)
     assert (model.max_length, model.encode(FRAMES[:, :6])[0].shape[1]) == (4, 3)
     with pytest.raises(ValueError, match=r"before position max_length=3\. Received: start=0, length=4"):
         model.encode(FRAMES)
