@@ -21,16 +21,17 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "examples": OVERVIEW,
     "examples/notebooks": OVERVIEW,
+    "examples/recipes": CONFIGURATIONS,
     "examples/tf_serving": "examples/tf_serving.md",
     "examples/tf_serving/README.md": "examples/tf_serving.md",
 }
 """The page of each file of the checkout that has one."""
 PROGRAMS = sorted(path for path in (ROOT / "examples").glob("*.py"))
 NOTEBOOKS = sorted((ROOT / "examples/notebooks").glob("*.ipynb"))
-TABLES = sorted((ROOT / "examples").glob("*.toml"))
+TABLES = sorted((ROOT / "examples/recipes").glob("*.toml"))
 PAGES |= {f"examples/{path.name}": f"examples/{path.stem}.md" for path in PROGRAMS}
 PAGES |= {f"examples/notebooks/{path.name}": f"examples/notebooks/{path.stem}.md" for path in NOTEBOOKS}
-PAGES |= {f"examples/{path.name}": f"{CONFIGURATIONS}#{path.stem}" for path in TABLES}
+PAGES |= {f"examples/recipes/{path.name}": f"{CONFIGURATIONS}#{path.stem}" for path in TABLES}
 ORIGINS = {page: path for path, page in PAGES.items() if (ROOT / path).is_file()}
 ORIGINS |= {OVERVIEW: "examples/index", CONFIGURATIONS: "examples/configurations"}
 """The file of the checkout that each page is made of; the links of the page are relative to it."""
@@ -169,7 +170,7 @@ They are committed with their outputs; `python examples/notebooks/execute.py` ex
 ## Servers and configurations
 
 - [TensorFlow Serving](tf_serving/README.md): requests, batching, versions, monitoring, a C client
-- [Configurations]({TABLES[0].name}): the TOML files of the results and the guides
+- [Configurations](recipes/{TABLES[0].name}): the TOML files of the results and the guides
 """
 
 

@@ -6,30 +6,30 @@ import pytest
 
 from keras_transformer.runs import RunConfig
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+RECIPES = Path(__file__).parents[2] / "examples/recipes"
 
 
 def test_multi30k() -> None:
-    run = RunConfig.from_toml(EXAMPLES / "multi30k.toml")
+    run = RunConfig.from_toml(RECIPES / "multi30k.toml")
     assert run.name == "en_de"
     assert run.model.preset == "tiny"
     assert run.decoding.bleu_tokenize == "none"
 
 
 def test_the_short_recipe_differs_in_its_training_alone() -> None:
-    long, short = (RunConfig.from_toml(EXAMPLES / f"multi30k{name}.toml") for name in ("", "_short"))
+    long, short = (RunConfig.from_toml(RECIPES / f"multi30k{name}.toml") for name in ("", "_short"))
     assert (short.data, short.vocabulary, short.decoding) == (long.data, long.vocabulary, long.decoding)
     assert short.training.average_last <= short.training.epochs // 4
 
 
 def test_cmudict() -> None:
-    run = RunConfig.from_toml(EXAMPLES / "cmudict.toml")
+    run = RunConfig.from_toml(RECIPES / "cmudict.toml")
     assert (run.vocabulary.kind, run.vocabulary.target_kind) == ("character", "whitespace")
     assert run.training.average_last == 8
 
 
 def test_the_second_model_of_an_ensemble_has_the_vocabularies_and_the_search_of_the_first() -> None:
-    first, second = (RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("cmudict", "cmudict_rotary"))
+    first, second = (RunConfig.from_toml(RECIPES / f"{name}.toml") for name in ("cmudict", "cmudict_rotary"))
     assert second.vocabulary == first.vocabulary
     assert second.decoding == first.decoding
     assert (second.model.positions, second.name) == ("rotary", "cmudict_rotary")
@@ -37,7 +37,7 @@ def test_the_second_model_of_an_ensemble_has_the_vocabularies_and_the_search_of_
 
 @pytest.mark.parametrize("name", ["multi30k", "cmudict", "cmudict_rotary"])
 def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
-    first, second = (RunConfig.from_toml(EXAMPLES / f"{file}.toml") for file in (name, f"{name}_r_drop"))
+    first, second = (RunConfig.from_toml(RECIPES / f"{file}.toml") for file in (name, f"{name}_r_drop"))
     assert second.model.initial_model == f"runs/{first.name}"
     assert second.name != first.name
     assert second.data == first.data
@@ -47,7 +47,7 @@ def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
 @pytest.mark.parametrize(("earlier", "later"), [("", "_2"), ("_2", "_3")])
 def test_each_further_part_goes_on_from_the_one_before(earlier: str, later: str) -> None:
     second, third = (
-        RunConfig.from_toml(EXAMPLES / f"cmudict_r_drop{part}.toml") for part in (earlier, later)
+        RunConfig.from_toml(RECIPES / f"cmudict_r_drop{part}.toml") for part in (earlier, later)
     )
     assert third.model.initial_model == f"runs/{second.name}"
     assert third.name not in ("cmudict", second.name)
@@ -56,7 +56,7 @@ def test_each_further_part_goes_on_from_the_one_before(earlier: str, later: str)
 
 def test_one_language_goes_on_from_the_model_of_both() -> None:
     both, german = (
-        RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("multi30k_both", "multi30k_of_both")
+        RunConfig.from_toml(RECIPES / f"{name}.toml") for name in ("multi30k_both", "multi30k_of_both")
     )
     assert german.model.initial_model == f"runs/{both.name}"
     assert german.name != both.name
@@ -66,7 +66,7 @@ def test_one_language_goes_on_from_the_model_of_both() -> None:
 
 def test_the_distilled_model_goes_on_from_a_seed_of_the_first() -> None:
     first, distilled = (
-        RunConfig.from_toml(EXAMPLES / f"{name}.toml") for name in ("multi30k", "multi30k_distilled")
+        RunConfig.from_toml(RECIPES / f"{name}.toml") for name in ("multi30k", "multi30k_distilled")
     )
     assert distilled.training.seed == distilled.data.seed == 1
     assert distilled.model.initial_model == f"runs/{first.name}_1"
@@ -76,7 +76,7 @@ def test_the_distilled_model_goes_on_from_a_seed_of_the_first() -> None:
     assert distilled.data.test_target == first.data.test_target
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
 def test_each_says_how_it_is_run(path: Path) -> None:
     assert (
         f"#   keras-transformer train --config {path.name}" in path.read_text(encoding="utf-8").splitlines()
