@@ -35,7 +35,7 @@ QUICK = {
 SECONDS = {"docs/guide/backends.md", "docs/guide/serving.md", "docs/guide/single-layers.md"}
 SLOW = [name for name, page in PYTHON.items() if page and name not in QUICK]
 SMALLER = {
-    "BeamSearch(4)": "BeamSearch(2), max_target_length=8",
+    "BeamSearch(4)": "BeamSearch(3), max_target_length=8",
     "8000": "120",
     "epochs=20": "epochs=1",
     "epochs=recipe.epochs": "epochs=1",
