@@ -1,4 +1,4 @@
-// Search in pages that are opened as files: browsers allow no worker there, so its script runs in a hidden frame.
+// iframe-worker: search in pages that are opened as files: browsers allow no worker there, so its script runs in a hidden frame.
 if (location.protocol === "file:") {
   // The theme's worker looks for this name to find the path of its scripts.
   window.IFrameWorker = window.Worker = class extends EventTarget {
