@@ -1,4 +1,4 @@
-"""The names and call styles of well-known course assignments, thin over `keras_transformer.layers`.
+"""Well-known course assignments: their names and call styles, on top of `keras_transformer.layers`.
 
 - Deep Learning Specialization, "Transformers Architecture with TensorFlow": `EncoderLayer(...)(x, training,
   mask)`, `Transformer(...)(input_sentence, output_sentence, training, enc_padding_mask, look_ahead_mask,
@@ -10,7 +10,7 @@ is a `layers.TokenEmbedding`, whose output is already scaled. Unlike `layers.Dec
 causal unless a look-ahead mask is passed.
 
 In every mask 1 (True) means that a key may be attended to. All calls take their arguments by position, by
-keyword or mixed. The letters of the shapes are those of `keras_transformer.layers`.
+keyword or mixed. See `keras_transformer.layers` for the letters in shapes.
 """
 
 import keras_transformer.course.addons as addons

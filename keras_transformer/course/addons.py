@@ -1,4 +1,4 @@
-"""Multi-head attention as TensorFlow Addons called it."""
+"""Multi-head attention with the interface of TensorFlow Addons."""
 
 from typing import Any
 
@@ -12,20 +12,20 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course.addons")
 class MultiHeadAttention(keras.layers.Layer):
-    """`layers.MultiHeadAttention` with the arguments of TensorFlow Addons, called with a list.
+    """Multi-head attention with the arguments of TensorFlow Addons, called with a list.
 
     Args:
         head_size: Width of each query, key and value in a head, `k`.
         num_heads: Number of heads, `h`.
         output_size: Width of the output. Defaults to that of the query.
         dropout: Dropout rate on the coefficients.
-        use_projection_bias: Whether the projections add a bias.
+        use_projection_bias: Whether the projections have biases.
         return_attn_coef: Whether to return the coefficients `(b, h, t, s)` too.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         inputs: `[query, key, value]` of shapes `(b, t, d)`, `(b, s, d)`, `(b, s, d)`, each of any width; or
-            `[query, value]`, whose value is the key too.
+            `[query, value]`, where the value is also the key.
         training: Whether dropout is on.
         mask: `(t, s)`, `(b, t, s)` or `(b, h, t, s)`; 1 (True) where the query may attend to the key. The
             Keras masks of query, key and value are read too.
@@ -66,7 +66,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self, inputs: list[Tensor], training: bool | None = None, mask: Tensor | None = None, **kwargs: Any
     ) -> Any:
         """Call the layer; every argument may be given by position."""
-        # Not by the name `mask`, under which Keras would pass the masks of all inputs.
+        # Not named `mask`, a name under which Keras passes the masks of all inputs.
         if mask is not None:
             kwargs["attention_mask"] = as_tensor(mask)
         return super().__call__(inputs, **_training(training), **kwargs)

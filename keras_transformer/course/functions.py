@@ -1,4 +1,4 @@
-"""The functions that the assignments have their readers write."""
+"""Functions that the assignments ask their readers to write."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,15 +16,15 @@ from keras_transformer.types import Tensor
 
 
 def get_angles(pos: npt.ArrayLike, k: npt.ArrayLike, d: int) -> npt.NDArray[np.floating]:
-    """Compute the angles with which the assignment begins, `pos / 10000 ** (2 * (k // 2) / d)`.
+    """Return the angles of the position encoding, `pos / 10000 ** (2 * (k // 2) / d)`.
 
     Args:
         pos: Positions `(t, 1)`.
-        k: The columns 0 to `d - 1`, `(1, d)`.
-        d: The width of the encoding.
+        k: Columns 0 to `d - 1`, `(1, d)`.
+        d: Width of the encoding.
 
     Returns:
-        A NumPy array `(t, d)`: of its even columns the encoding is the sine, of the odd ones the cosine.
+        A NumPy array `(t, d)`. The encoding is the sine of its even and the cosine of its odd columns.
     """
     check_positive(d=d)
     return np.asarray(pos) / np.power(10000, 2 * (np.asarray(k) // 2) / d)
@@ -49,7 +49,7 @@ def create_look_ahead_mask(sequence_length: Tensor | int) -> Tensor:
 def scaled_dot_product_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Compute `softmax(q k^T / sqrt(width)) v`, as `layers.dot_product_attention` does.
+    """Compute `softmax(q k^T / sqrt(width)) v`, as `layers.dot_product_attention`.
 
     Args:
         q: Queries `(..., t, k)`, of rank 2 to 4.
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
 
     Returns:
         The output `(..., t, any width)` and the weights `(..., t, s)`, both of the rank of the mask if that
-        is higher. They are zero for a query that may attend to no key.
+        is higher. They are zero for a query with no visible key.
 
     Raises:
         ValueError: If the ranks differ, or the mask does not broadcast to the weights.
@@ -76,13 +76,13 @@ def scaled_dot_product_attention(
     if not 2 <= rank <= 4 or any(len(tensor.shape) != rank for tensor in inputs):
         shapes = ", ".join(str(tuple(tensor.shape)) for tensor in inputs)
         raise ValueError(f"`q`, `k` and `v` must have the same rank, 2 to 4. Received: shapes {shapes}.")
-    # The examples of the assignments are integers, or the float64 of NumPy.
+    # The examples of the assignments are integers or NumPy float64.
     dtype = keras.backend.result_type(*(tensor.dtype for tensor in inputs), float)
     # (..., t, k) -> (b, h, t, k) -> (b, t, h, k)
     q, k, v = (ops.swapaxes(ops.cast(x, dtype)[(None,) * (4 - rank)], 1, 2) for x in inputs)
     if mask is not None:
         mask = as_boolean(mask, "mask")
-        # (b, t, s) -> (b, 1, t, s), for every head alike
+        # (b, t, s) -> (b, 1, t, s), the same for all heads
         mask = mask[:, None] if (rank, len(mask.shape)) == (4, 3) else mask
         rank = max(rank, len(mask.shape))
     output, weights = dot_product_attention(q, k, v, mask)
@@ -91,7 +91,7 @@ def scaled_dot_product_attention(
 
 
 def FullyConnected(embedding_dim: int, fully_connected_dim: int, **kwargs: Any) -> keras.Sequential:
-    """Make the feed-forward network: `(b, t, d)` over a rectified `(b, t, f)` to `(b, t, d)`."""
+    """Return the feed-forward network: `(b, t, d)` to ReLU `(b, t, f)` to `(b, t, d)`."""
     return keras.Sequential(
         [
             keras.layers.Dense(fully_connected_dim, activation="relu", **kwargs),
@@ -108,14 +108,14 @@ def masked_loss(real: Tensor, pred: Tensor) -> Tensor:
     mask = ops.cast(ops.not_equal(real, 0), "float32")
     # (b, t, v) -> (b, t)
     losses = keras.losses.sparse_categorical_crossentropy(real, pred)
-    # At least one: the loss of a batch without a word is 0, not NaN.
+    # At least 1, so that the loss of a batch without words is 0, not NaN.
     return ops.sum(losses * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
 def next_word(
     model: Callable[..., tuple[Tensor, dict[str, Tensor]]], encoder_input: Tensor, output: Tensor
 ) -> Tensor:
-    """Predict the word that follows the words so far, int32 `(b, 1)`.
+    """Return the most likely next word, int32 `(b, 1)`.
 
     Args:
         model: A `course.Transformer`, or a model or function with its six call arguments in the same order.
@@ -131,7 +131,7 @@ def next_word(
 
 
 def _over_keys(mask: Tensor | None) -> Tensor | None:
-    """Give a padding mask `(b, s)` an axis for the queries; a mask of a higher rank has it."""
+    """Add the query axis to a padding mask `(b, s)`; return masks of higher rank unchanged."""
     if mask is None:
         return None
     mask = as_boolean(mask, "mask")

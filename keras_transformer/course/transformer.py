@@ -13,14 +13,14 @@ from keras_transformer.types import Config, Shape, Tensor
 
 
 class _EncoderCall(keras.layers.Layer):
-    """A layer that accepts `training` by position, as Keras 3 does not."""
+    """Base of layers that accept `training` by position, which Keras 3 does not allow."""
 
     def __call__(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Any:
         return super().__call__(x, mask=mask, **_training(training))
 
 
 class _DecoderCall(keras.layers.Layer):
-    """Likewise, with the output of an encoder."""
+    """`_EncoderCall` for a decoder, which also takes the encoder's output."""
 
     def __call__(
         self,
@@ -35,12 +35,12 @@ class _DecoderCall(keras.layers.Layer):
 
 
 def _training(training: bool | None) -> Config:
-    # If it is None, Keras must not see it: only then it asks the layer around.
+    # None must not be passed: only then Keras uses the value of the surrounding layer.
     return {} if training is None else {"training": training}
 
 
 class _CourseLayer(keras.layers.Layer):
-    """The parts of both layers."""
+    """Base of encoder and decoder layers, with their sub-layers."""
 
     attention_names: ClassVar[tuple[str, ...]]
 
@@ -61,7 +61,7 @@ class _CourseLayer(keras.layers.Layer):
         check_number(above=0, layernorm_eps=layernorm_eps)
         self.embedding_dim = embedding_dim
         self.supports_masking = True
-        # In the order of the course, so that the weights of its layers can be set here.
+        # In the order of the course, so that `set_weights` accepts the weights of its layers.
         dtype = self.dtype_policy
         for name in self.attention_names:
             options = {"dropout": dropout_rate, "dtype": dtype, "name": name}
@@ -126,8 +126,9 @@ class EncoderLayer(_EncoderCall, _CourseLayer):
 class DecoderLayer(_DecoderCall, _CourseLayer):
     """Self-attention, attention to the encoder's output, then a feed-forward network.
 
-    The constructor is that of `EncoderLayer`. The layer returns its output `(b, t, d)` and the weights of
-    both attentions, `(b, h, t, t)` and `(b, h, t, s)`. Nothing hides the future without a `look_ahead_mask`.
+    The constructor takes the arguments of `EncoderLayer`. A call returns the output `(b, t, d)` and the
+    weights of both attentions, `(b, h, t, t)` and `(b, h, t, s)`. Without a `look_ahead_mask` the
+    self-attention is not causal.
 
     Call arguments:
         x: `(b, t, d)`.
@@ -171,7 +172,7 @@ class DecoderLayer(_DecoderCall, _CourseLayer):
 
 
 class _Stack(keras.layers.Layer):
-    """What encoder and decoder begin with: the embedded sentence."""
+    """Base of encoder and decoder, with the token embedding and position encoding."""
 
     def __init__(self, vocab_size: int, embedding_dim: int, dropout_rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -185,25 +186,25 @@ class _Stack(keras.layers.Layer):
     def make_layers(
         self, layer_class: type[_CourseLayer], name: str, num_layers: int, *options: Any
     ) -> list[_CourseLayer]:
-        """Make the layers of a stack, numbered from 1."""
+        """Return the layers of a stack, numbered from 1."""
         check_positive(num_layers=num_layers)
         names = (f"{name}{number}" for number in range(1, num_layers + 1))
         return [layer_class(*options, dtype=self.dtype_policy.name, name=each) for each in names]
 
     def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
-        """Look up scaled vectors of token ids `(b, t)`, add their positions, and drop out: `(b, t, d)`."""
+        """Return the scaled embeddings of token ids `(b, t)` plus positions, after dropout: `(b, t, d)`."""
         return self.dropout(self.pos_encoding(self.embedding(token_ids)), training=training)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> None:
-        """Return no Keras mask: in the course every call is given its masks."""
+        """Return None: in the course, masks are passed to every call."""
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Encoder(_EncoderCall, _Stack):
-    """Embeds the source sentence `(b, s)` and runs it through `num_layers` encoder layers: `(b, s, d)`.
+    """Encoder: source token ids `(b, s)` to vectors `(b, s, d)`, through `num_layers` encoder layers.
 
-    `input_vocab_size` is the number of token ids. `maximum_position_encoding` is taken and not needed: there
-    is no longest sentence. The other arguments, and those of the call, are those of `EncoderLayer`.
+    `input_vocab_size` is the number of token ids. `maximum_position_encoding` is ignored: sentences may have
+    any length. See `EncoderLayer` for the other arguments and the call arguments.
     """
 
     def __init__(
@@ -236,10 +237,11 @@ class Encoder(_EncoderCall, _Stack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Decoder(_DecoderCall, _Stack):
-    """Embeds the target sentence `(b, t)` and runs it through `num_layers` decoder layers.
+    """Decoder: target token ids `(b, t)` through `num_layers` decoder layers.
 
-    The constructor is that of `Encoder`, with `target_vocab_size`. The arguments of the call are those of
-    `DecoderLayer`. It returns the output `(b, t, d)`, and a dict of the weights of each layer `i`, from 1:
+    The constructor takes the arguments of `Encoder`, with `target_vocab_size` for `input_vocab_size`; see
+    `DecoderLayer` for the call arguments. A call returns the output `(b, t, d)` and a dict of the attention
+    weights of each layer `i`, counted from 1:
     `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
     """
 
@@ -283,14 +285,14 @@ class Decoder(_DecoderCall, _Stack):
 
 @keras.saving.register_keras_serializable(package="keras_transformer.course")
 class Transformer(keras.Model):
-    """Encoder, decoder and a softmax over the target vocabulary.
+    """Transformer: encoder, decoder and a softmax over the target vocabulary.
 
-    The constructor is that of `Encoder` and of `Decoder`; the call is that of both, and returns probabilities
-    `(b, t, target_vocab_size)` with the dict of `Decoder`.
+    The constructor and the call combine the arguments of `Encoder` and `Decoder`. A call returns the
+    probabilities `(b, t, target_vocab_size)` and the dict of `Decoder`.
 
-    For `fit`, `evaluate` and `predict` the inputs are a dict of call arguments (masks too need a row for
-    every example), or the pair of sentences; losses and metrics are given the probabilities. Keras exports no
-    dict of weights: export `keras.Model([source, target], model(source, target)[0])`.
+    For `fit`, `evaluate` and `predict`, pass a dict of call arguments (masks need a row per example, too) or
+    the pair of sentences; losses and metrics receive the probabilities. Keras cannot export the dict of
+    weights: export `keras.Model([source, target], model(source, target)[0])`.
     """
 
     def __init__(
@@ -317,7 +319,7 @@ class Transformer(keras.Model):
             target_vocab_size, activation="softmax", dtype=dtype, name="final_layer"
         )
 
-    # `fit` passes all its inputs as the first argument; on JAX through `stateless_call`.
+    # `fit` passes all inputs as the first argument; on JAX through `stateless_call`.
     def __call__(self, input_sentence: Tensor, *args: Any, **kwargs: Any) -> Any:
         """Call the model; every argument may be given by position."""
         return super().__call__(**_by_name(input_sentence, *args, **kwargs))
@@ -346,13 +348,13 @@ class Transformer(keras.Model):
         )
         return self.final_layer(dec_output), attention_weights
 
-    # The loss and the metrics are those of the probabilities, the first of what `call` returns.
+    # Loss and metrics use the probabilities, the first output of `call`.
     def compute_loss(self, x: Any, y: Any, y_pred: Any, *args: Any, training: bool = True) -> Tensor:
-        """Compute the loss; Keras calls this."""
+        """Compute the loss; called by Keras."""
         return super().compute_loss(x, y, y_pred[0], *args, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Config:
-        """Compute the metrics; Keras calls this."""
+        """Compute the metrics; called by Keras."""
         return super().compute_metrics(x, y, y_pred[0], sample_weight)
 
     def get_config(self) -> Config:
@@ -375,7 +377,7 @@ _CALL = (
 
 
 def _by_name(inputs: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return the arguments of a call by name; the inputs may be all of them, or both sentences."""
+    """Return the call arguments by name; `inputs` may be a dict of all, or both sentences."""
     if isinstance(inputs, dict):
         return {**inputs, **kwargs}
     sentences = inputs if isinstance(inputs, (list, tuple)) else (inputs,)

@@ -1,7 +1,7 @@
-"""Pictures of a model: attention, masks, position encodings and training curves.
+"""Plots of attention, masks, position encodings and training curves.
 
-Every function returns a `matplotlib` figure and writes it to a file if a path is given, except
-`plot_attention_maps`, which writes many and returns their paths. None of them opens a window or changes the
+Every function returns a `matplotlib` figure, and writes it to a file if `path` is given. Only
+`plot_attention_maps` writes several files and returns their paths. No function opens a window or changes the
 state of `pyplot`.
 """
 

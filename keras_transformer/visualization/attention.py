@@ -1,4 +1,4 @@
-"""Attention maps: how much each target token looks at each source token."""
+"""Plots of attention scores: a row per query token, a column per key token."""
 
 import math
 import os
@@ -22,7 +22,7 @@ from keras_transformer.visualization.figures import (
 
 _MAX_COLUMNS = 4
 _INCHES_PER_TOKEN = 0.28
-_MIN_MAP_INCHES = 2.0  # the names of the axes need as much
+_MIN_MAP_INCHES = 2.0  # needed by the axis labels
 _MAX_PANEL_INCHES = 18.0
 _MAX_INCHES = 48.0
 _MAP_NAME = re.compile(r"(?P<side>encoder|decoder)/(?P<layer>[\w-]+)/(?P<kind>self|cross)_attention")
@@ -38,33 +38,33 @@ def plot_attention(
     source_label: str = "source token",
     target_label: str = "target token",
 ) -> Figure:
-    """Draw attention scores as a map: a row for each target token, a column for each source token.
+    """Plot attention scores as a map: each row is a target (query) token, each column a source (key) token.
 
-    Several heads are drawn side by side with one scale of color.
+    Several heads are plotted side by side with one color scale.
 
     Args:
-        scores: `(t, s)`, or `(h, t, s)` for a map of each head; each row is a distribution.
-        source_tokens: the `s` tokens that are looked at, in any script.
-        target_tokens: the `t` tokens that look.
-        path: the file to write the picture to, if any; its suffix names the format.
-        title: the title of the picture.
-        source_label: the name of the horizontal axis.
-        target_label: the name of the vertical axis.
+        scores: `(t, s)`, or `(h, t, s)` for one map per head. Each row is a distribution.
+        source_tokens: The `s` key tokens, in any script.
+        target_tokens: The `t` query tokens.
+        path: File to write the figure to; its suffix sets the format. Defaults to None, no file.
+        title: Title of the figure.
+        source_label: Label of the horizontal axis.
+        target_label: Label of the vertical axis.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `scores` do not have the shape that the tokens ask for, or are not finite.
-        InputError: the picture cannot be written.
+        ValueError: If the shape of `scores` does not match the tokens, or `scores` are not finite.
+        InputError: If the file cannot be written.
     """
     check_kind(str, source_label=source_label, target_label=target_label)
     check_several(object, source_tokens=source_tokens, target_tokens=target_tokens)
     maps = _attention_maps("scores", scores, source_tokens, target_tokens)  # (h, t, s)
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
-    vmax = float(maps.max()) or 1.0  # a map of zeros has a scale, too
-    # Room for every token, within reason.
+    vmax = float(maps.max()) or 1.0  # a map of zeros needs a scale, too
+    # Large enough for every token, up to a limit.
     inches = [max(_INCHES_PER_TOKEN * len(each), _MIN_MAP_INCHES) for each in (source_tokens, target_tokens)]
     width = min(inches[0] + _label_inches(target_tokens) + 1.0, _MAX_PANEL_INCHES)
     height = min(inches[1] + _label_inches(source_tokens) + 1.0, _MAX_PANEL_INCHES)
@@ -83,7 +83,7 @@ def plot_attention(
 
 
 def _attention_maps(name: str, scores: Tensor, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
-    """Return scores as an array `(h, t, s)`; raise ValueError unless they fit the tokens."""
+    """Return scores as an array `(h, t, s)`; raise ValueError unless their shape matches the tokens."""
     values = _finite_array(name, scores)
     maps = values[None] if values.ndim == 2 else values
     if maps.ndim != 3 or maps.shape[1:] != (len(target), len(source)) or not maps.size:
@@ -104,31 +104,31 @@ def plot_attention_maps(
     output_tokens: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Path]:
-    """Write a picture of every attention map of a model: of each layer, with all heads.
+    """Write a figure of the attention maps of each layer of a model, with all heads.
 
-    The name of a map says which tokens belong to the axes: in the encoder, source looks at source; in the
-    decoder, target looks at target (self-attention) or at source (cross-attention). No picture is written
-    unless all maps fit the tokens.
+    The name of a map determines its tokens: in the encoder, source tokens attend to source tokens; in the
+    decoder, target tokens attend to target tokens (self-attention) or source tokens (cross-attention). If one
+    map does not match the tokens, no file is written.
 
     Args:
-        scores: what `model.attention_scores` gives for one pair: `(h, t, s)` by names such as
+        scores: Result of `model.attention_scores` for one pair: `(h, t, s)` by names such as
             `decoder/layer_1/cross_attention`.
-        source_tokens: the tokens that the encoder reads.
-        target_tokens: the tokens that the decoder reads, the start token first.
-        directory: where the pictures go, `decoder_layer_1_cross_attention.png` and so on.
-        output_tokens: the tokens that the decoder writes after each token that it reads. They are
-            the labels of the decoder's rows, if given: a row then shows where a token came from.
-        progress: called after each picture with 1.
+        source_tokens: Input tokens of the encoder.
+        target_tokens: Input tokens of the decoder, beginning with the start token.
+        directory: Directory for the files `decoder_layer_1_cross_attention.png` and so on.
+        output_tokens: Output token of the decoder at each position. If given, they label the decoder's rows,
+            so that a row shows what its output token attended to. Defaults to `target_tokens` as labels.
+        progress: Function called with 1 after each file.
 
     Returns:
         The paths, in the order of `scores`.
 
     Raises:
-        ValueError: a name is unknown, or a map does not have the shape that the tokens ask for.
-        InputError: a picture cannot be written.
+        ValueError: If a name is unknown, or the shape of a map does not match the tokens.
+        InputError: If a file cannot be written.
     """
     source, target = (source_tokens, "source token"), (target_tokens, "target token, read")
-    # Each row of the decoder belongs to the token that is read, and to the one that is written after it.
+    # A row of the decoder belongs to an input token and to the output token at its position.
     queries = target if output_tokens is None else (output_tokens, "target token, written")
     titles, axes = {}, {}
     for name in scores:

@@ -1,4 +1,4 @@
-"""What the pictures share: arrays to draw, titles and labels in any script, and files."""
+"""Helpers of all plots: array checks, titles and labels in any script, files."""
 
 import contextlib
 import functools
@@ -22,7 +22,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.types import Tensor
 
 _MAX_LABEL_LENGTH = 16
-_MAX_NUM_LABELS = 80  # more would overlap
+_MAX_NUM_LABELS = 80  # more labels would overlap
 _INCHES_PER_CHARACTER = 0.1
 _DEFAULT_FAMILY = "DejaVu Sans"  # it comes with matplotlib
 _HIDDEN = ("Cc", "Cn", "Co", "Cs", "Zl", "Zp")
@@ -30,7 +30,7 @@ _HIDDEN_ALONE = (*_HIDDEN, "Cf")
 
 
 def _new_figure(size: tuple[float, float], title: str) -> Figure:
-    """Make a figure of a width and height in inches, with a title in any script."""
+    """Create a figure of the given width and height in inches, with a title in any script."""
     check_kind(str, title=title)
     figure = Figure(size, layout="constrained")
     _show_any_script(figure.suptitle(title))
@@ -38,7 +38,7 @@ def _new_figure(size: tuple[float, float], title: str) -> Figure:
 
 
 def _saved_figure(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
-    """Return a figure, and write it to a file if a path is given, whose suffix names the format."""
+    """Return a figure, written to `path` if given; the suffix sets the format."""
     if path is None:
         return figure
     path = as_path(path)
@@ -65,7 +65,7 @@ def _finite_array(name: str, tensor: Tensor) -> np.ndarray:
 
 
 def _label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, rotation: float = 0) -> None:
-    """Name an axis, and label its positions 0, 1, ... with tokens or, without them, with whole numbers."""
+    """Set the name of an axis, and label its positions with tokens, or with integers if there are none."""
     axis.set_label_text(name)
     _show_any_script(axis.label)
     if tokens is None:
@@ -74,29 +74,29 @@ def _label_axis(axis: Axis, name: str, tokens: Sequence[str] | None = None, *, r
     step = max(1, math.ceil(len(tokens) / _MAX_NUM_LABELS))
     labels = [_token_label(token) for token in tokens[::step]]
     axis.set_ticks(range(0, len(tokens), step), labels)
-    # Short labels have room as they are; the others are turned counter-clockwise.
+    # Labels of up to two characters fit without rotation.
     for text, label in zip(axis.get_ticklabels(), labels, strict=True):
         text.set_rotation(rotation if len(label) > 2 else 0)
         _show_any_script(text)
 
 
 def _label_inches(tokens: Sequence[str]) -> float:
-    """Return about how many inches the longest label of some tokens takes, so that a figure has room."""
+    """Return the approximate length in inches of the longest token label."""
     return _INCHES_PER_CHARACTER * max((len(_token_label(token)) for token in tokens), default=0)
 
 
 def _token_label(token: str) -> str:
-    """Return text that shows a token, also one of spaces or of characters that cannot be seen."""
+    """Return a visible label of a token, even of spaces or invisible characters."""
     label = _drawable(token).replace(" ", "\N{OPEN BOX}")
-    # A vowel sign or accent that stands alone has no letter to stand on.
+    # A single vowel sign or accent needs a base character.
     if label and unicodedata.category(label[0]).startswith("M"):
         label = f"\N{DOTTED CIRCLE}{label}"
     return label if len(label) <= _MAX_LABEL_LENGTH else f"{label[:_MAX_LABEL_LENGTH]}…"
 
 
 def _drawable(text: str) -> str:
-    """Return `text` with code points for the characters that cannot be drawn or seen."""
-    # Joiners and direction marks shape the letters next to them; alone they are invisible.
+    """Return `text` with undrawable and invisible characters replaced by their code points."""
+    # Joiners and direction controls change neighboring letters; a single one is invisible.
     hidden = _HIDDEN_ALONE if len(text) == 1 else _HIDDEN
     return "".join(
         f"U+{ord(character):04X}"
@@ -107,15 +107,15 @@ def _drawable(text: str) -> str:
 
 
 def _show_any_script(text: Text) -> None:
-    """Draw each character of a text as it is, with a font that has it."""
-    # Words from right to left stand in that order, and Arabic letters are joined, from matplotlib 3.11 on.
-    # Only the families that the text needs: with all of 19 families as fallback, matplotlib took 0.9 s
-    # instead of 0.3 s for 80 labels, and it warns of a character that none of them has.
+    """Set the fonts of a text, so that every character is drawn by a font that has it."""
+    # Right-to-left order and joined Arabic letters need matplotlib 3.11.
+    # Only the families that the text needs: with 19 fallback families, matplotlib took 0.9 s instead of 0.3 s
+    # for 80 labels. It also warns about characters that no family has.
     label = _drawable(text.get_text())
     families = [_family_of(character) for character in label]
     text.set_text(label)
     text.set_fontfamily(list(dict.fromkeys([_DEFAULT_FAMILY, *filter(None, families)])))
-    # A dollar sign is a character like any other.
+    # A dollar sign does not start a formula.
     text.set_parse_math(False)
 
 
@@ -123,7 +123,7 @@ def _show_any_script(text: Text) -> None:
 def _family_of(character: str) -> str | None:
     """Return the first font family that has a character."""
     for name, path in _families().items():
-        # A file may be gone, or not a font that can be drawn.
+        # The file may be missing or not a usable font.
         with contextlib.suppress(OSError, RuntimeError):
             if font_manager.get_font(path).get_char_index(ord(character)):
                 return name

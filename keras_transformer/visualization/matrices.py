@@ -1,4 +1,4 @@
-"""Matrices of the model as pictures: masks and position encodings."""
+"""Plots of masks and position encodings."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _BLOCKED_COLOR = "#440154"
 _GRID_COLOR = "#b0b0b0"
 _INCHES_PER_CELL = 0.28
 _MAX_INCHES = 24.0
-_MIN_INCHES = 4.0  # the legend needs as much
+_MIN_INCHES = 4.0  # needed by the legend
 _LEGEND_COLUMNS = 6
 _MAX_MARKERS = 100
 
@@ -39,25 +39,25 @@ def plot_mask(
     query_label: str = "query",
     key_label: str = "key",
 ) -> Figure:
-    """Draw a mask as cells of two colors: a row for each query, a column for each key.
+    """Plot a mask as cells of two colors: a row per query, a column per key.
 
-    A padding mask `(b, s)` is drawn in the same way, with a row for each sequence.
+    A padding mask `(b, s)` has a row per sequence.
 
     Args:
-        mask: `(t, s)`, or `(b, s)`, True (1) where the key may be attended to.
-        path: the file to write the picture to, if any; its suffix names the format.
-        query_tokens: the `t` tokens that look; positions from 0 if None.
-        key_tokens: the `s` tokens that are looked at; positions from 0 if None.
-        title: the title of the picture.
-        query_label: the name of the vertical axis.
-        key_label: the name of the horizontal axis.
+        mask: `(t, s)` or `(b, s)`; True (1) where the key may be attended to.
+        path: File to write the figure to; its suffix sets the format. Defaults to None, no file.
+        query_tokens: Labels of the `t` rows. Defaults to positions from 0.
+        key_tokens: Labels of the `s` columns. Defaults to positions from 0.
+        title: Title of the figure.
+        query_label: Label of the vertical axis.
+        key_label: Label of the horizontal axis.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `mask` is not a matrix of true and false, or does not fit the tokens.
-        InputError: the picture cannot be written.
+        ValueError: If `mask` is not a matrix of True and False (1 and 0), or does not match the tokens.
+        InputError: If the file cannot be written.
 
     Example:
         >>> figure = plot_mask([[True, False], [True, True]], query_tokens=["a", "b"])
@@ -69,7 +69,7 @@ def plot_mask(
     rows, columns = allowed.shape
     _check_tokens("query_tokens", query_tokens, rows, "row")
     _check_tokens("key_tokens", key_tokens, columns, "column")
-    # Square cells with room around them, within reason.
+    # Square cells with margins, up to a limit.
     cell = min(_INCHES_PER_CELL, _MAX_INCHES / max(rows, columns))
     width = max(cell * columns + _label_inches(query_tokens or ()) + 1.0, _MIN_INCHES)
     figure = _new_figure((width, cell * rows + _label_inches(key_tokens or ()) + 1.4), title)
@@ -113,22 +113,22 @@ def _check_tokens(name: str, tokens: Sequence[str] | None, size: int, cell: str)
 def plot_position_encoding(
     encoding: Tensor, *, path: str | os.PathLike[str] | None = None, title: str = "Position encoding"
 ) -> Figure:
-    """Draw a position encoding as a map, and its columns 0, `d/8`, `d/4` and `d/2` as curves below it.
+    """Plot a position encoding in three panels: as a map, as curves, and as similarities of positions.
 
-    Both panels have the position from left to right. Next to them is how similar positions are: the dot
-    product of each two vectors, which in a sinusoidal encoding depends on their distance alone.
+    The curves, below the map, are the columns 0, `d/8`, `d/4` and `d/2`. The similarity is the dot product of
+    the vectors of two positions; in a sinusoidal encoding it depends only on their distance.
 
     Args:
-        encoding: `(t, d)`, a vector for each position, computed or learned.
-        path: the file to write the picture to, if any; its suffix names the format.
-        title: the title of the picture.
+        encoding: `(t, d)`, one vector per position, sinusoidal or learned.
+        path: File to write the figure to; its suffix sets the format. Defaults to None, no file.
+        title: Title of the figure.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `encoding` is not a matrix of finite numbers.
-        InputError: the picture cannot be written.
+        ValueError: If `encoding` is not a matrix of finite numbers.
+        InputError: If the file cannot be written.
 
     Example:
         >>> from keras_transformer.layers import sinusoidal_position_encoding
@@ -147,9 +147,9 @@ def plot_position_encoding(
     heat = figure.add_subplot(grid[0, 0])
     curves = figure.add_subplot(grid[1, 0], sharex=heat)
     similarity = figure.add_subplot(grid[:, 1])
-    # A column of the encoding is a row of the map, white where it is 0.
-    limit = float(np.abs(values).max()) or 1.0  # an encoding of zeros has a scale, too
-    # Not smoothed: neighboring columns, a sine and a cosine, would be mixed.
+    # A column of the encoding is a row of the map; 0 is white.
+    limit = float(np.abs(values).max()) or 1.0  # an encoding of zeros needs a scale, too
+    # No smoothing, which would mix neighboring columns, a sine and a cosine.
     image = heat.imshow(
         values.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest"
     )
@@ -157,10 +157,10 @@ def plot_position_encoding(
     heat.set_xlabel("position")
     _label_axis(heat.yaxis, "column of the encoding")
     figure.colorbar(image, ax=heat, label="value")
-    # Points show a single position, which has no line; many would hide the curves.
+    # Markers make a single position visible; many markers would hide the curves.
     marker = "o" if len(values) <= _MAX_MARKERS else ""
     width = values.shape[1]
-    # From the shortest waves to long ones; narrow encodings have fewer than four.
+    # From the shortest waves to long ones; a narrow encoding has fewer than four curves.
     for column in dict.fromkeys((0, width // 8, width // 4, width // 2)):
         curves.plot(values[:, column], marker=marker, markersize=3, label=f"column {column}")
     curves.set_ylabel("value")

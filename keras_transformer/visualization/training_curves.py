@@ -20,22 +20,22 @@ def plot_training(
     title: str = "Training",
     validation_freq: int = 1,
 ) -> Figure:
-    """Draw a curve for each number of a training history.
+    """Plot each metric of a training history by epoch.
 
-    A number and the one with `val_` before its name share a panel.
+    A metric and its validation metric (`val_`) share a panel.
 
     Args:
-        history: values by epoch, as `model.fit(...).history` holds them.
-        path: the file to write the picture to, if any; its suffix names the format.
-        title: the title of the picture.
-        validation_freq: as it was given to `model.fit`: validation has values of every so many epochs alone.
+        history: Values per epoch by metric name, as `model.fit(...).history`.
+        path: File to write the figure to; its suffix sets the format. Defaults to None, no file.
+        title: Title of the figure.
+        validation_freq: Number of epochs between validations, as passed to `model.fit`.
 
     Returns:
         The figure.
 
     Raises:
-        ValueError: `history` has no values, or has others than one for each epoch.
-        InputError: the picture cannot be written.
+        ValueError: If `history` is empty, or a metric does not have one value per epoch or per validation.
+        InputError: If the file cannot be written.
     """
     check_kind(Mapping, history=history)
     check_positive(validation_freq=validation_freq)
@@ -51,7 +51,7 @@ def plot_training(
     for metric, axes in zip(metrics, panels, strict=False):
         for name, label in ((metric, "training"), (_VALIDATION + metric, "validation")):
             if name in history:
-                # Markers show a single epoch, which has no line.
+                # Markers make a single epoch visible.
                 axes.plot(epochs[name], history[name], marker="o", markersize=3, label=label)
         _label_axis(axes.xaxis, "epoch")
         axes.set_ylabel(metric.replace("_", " "))
@@ -63,7 +63,7 @@ def plot_training(
 
 
 def _epochs(history: Mapping[str, Sequence[float]], validation_freq: int) -> dict[str, range]:
-    """Return the epochs of the values, counted from 1."""
+    """Return the epochs of each metric's values, counted from 1."""
     steps = {name: validation_freq if name.startswith(_VALIDATION) else 1 for name in history}
     of_training = [len(history[name]) for name in history if not name.startswith(_VALIDATION)]
     num_epochs = max(of_training or (len(history[name]) * steps[name] for name in history))
