@@ -35,8 +35,8 @@ class _AttentionCache(NamedTuple):
 
 def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = shape_of(buffer)
-    room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
-    return ops.concatenate([buffer, room], axis=2)
+    empty = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
+    return ops.concatenate([buffer, empty], axis=2)
 
 
 class _Step(NamedTuple):
