@@ -176,7 +176,7 @@ def check_width(width: int, **shapes: Shape) -> None:
 
 
 def check_vectors(shape: Shape) -> None:
-    """Raise ValueError unless a shape has the axes `(b, t, d)`, as for token ids `(b, t)`."""
+    """Raise ValueError for a shape of fewer than three axes, such as token ids `(b, t)`."""
     if len(shape) < 3:
         raise ValueError(
             "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. "
@@ -238,7 +238,7 @@ def as_floats(inputs: Tensor) -> Tensor:
 
 
 def as_boolean(mask: Tensor, name: str) -> Tensor:
-    """Return a mask of booleans or 0 and 1 as booleans; raise ValueError for other numbers."""
+    """Return a mask of booleans or 0 and 1 as booleans; raise ValueError or TypeError for others."""
     if not isinstance(mask, KerasTensor):
         dtype = str(getattr(mask, "dtype", ""))
         if any(kind in dtype for kind in ("str", "<U", "object", "complex")):

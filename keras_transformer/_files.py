@@ -173,7 +173,7 @@ def errors_named(action: str, path: Path) -> Iterator[None]:
 
 
 def remove_partials(directory: Path, name: str = "", seconds: float = 3600) -> None:
-    """Remove partial files and directories of killed processes, unchanged for `seconds`."""
+    """Remove abandoned partial files and directories whose names end in `name`, unchanged for `seconds`."""
     for partial in directory.glob(f"{_PARTIAL}*"):
         if not partial.name.endswith(name):
             continue

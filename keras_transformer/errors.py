@@ -5,7 +5,7 @@ class InputError(ValueError):
     """A file, line or value of the user cannot be used.
 
     The message is one line that names the file, line or value. The command line prints it and exits with
-    status 2. Wrong constructor arguments raise `ValueError` or `TypeError` instead.
+    status 2. Wrong constructor arguments raise a plain `ValueError` or `TypeError` instead.
     """
 
 

@@ -15,7 +15,7 @@ Value: TypeAlias = str | bytes | np.ndarray
 # Callback after each batch, with the number of items in it.
 Progress: TypeAlias = Callable[[int], object]
 
-# Dtype and rank of each tensor of a request or an answer, by name; the first axis is the batch.
+# Dtype and rank of each tensor of a request or a response, by name; the first axis is the batch.
 Columns: TypeAlias = dict[str, tuple[str, int]]
 
 # Inputs of a model: one tensor, or several by name.

@@ -44,14 +44,15 @@ def share_rows(dataset: "tf.data.Dataset", num_shards: int, shard: int | None = 
 
 
 def weigh_updates(dataset: "tf.data.Dataset", num_batches: int, pad_id: int) -> "tf.data.Dataset":
-    """Add a weight per token, so that gradient accumulation equals one large batch.
+    """Add a weight to each example, so that gradient accumulation equals one large batch.
 
     A Keras optimizer with `gradient_accumulation_steps` averages the gradients of several batches. Batches
-    have different numbers of tokens, so tokens of small batches would count more. This gives every token of
-    an update the weight `num_batches / number of its tokens`; with a loss that sums weighted tokens, the
+    have different numbers of tokens, so tokens of small batches would count more. This gives every token
+    the weight `num_batches / number of tokens in the update`; with a loss that sums weighted tokens, the
     update is exactly that of one batch with all rows.
 
-    Batches left at the end of an epoch, fewer than `num_batches`, are dropped.
+    Batches left at the end of an epoch, fewer than `num_batches`, are dropped, so that each update is one
+    group of batches.
 
     Args:
         dataset: Inputs and labels `(b, t)`.

@@ -15,9 +15,10 @@ def keep_compilations() -> Path | None:
     to one machine.
 
     Returns:
-        The cache directory, or None if another one is set, caching is off, or the backend is not JAX.
+        The cache directory, or None if another one is set, caching is off, the directory cannot be written,
+        or the backend is not JAX.
         TensorFlow has an XLA cache only through the environment variable
-        `TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=...`, read at import; torch always caches.
+        `TF_XLA_FLAGS=--tf_xla_persistent_cache_directory=...`, read at import; torch has its own cache.
     """
     if keras.backend.backend() != "jax":
         return None

@@ -57,7 +57,8 @@ def _trained_in_parts(
     def train_step(model: keras.Model, data: tuple[Any, ...]) -> dict[str, Tensor]:
         return _train_step(model, _split_batch(num_parts, data), token_weights)
 
-    # Sets `train_step` on the classes, so that no other file handles parts. Threads are per process, too.
+    # Sets `train_step` on the classes, so that no other file handles parts. The threads, too, are those of
+    # the whole process, whatever model trains.
     for kind in kinds:
         kind.train_step = train_step
     try:

@@ -83,7 +83,8 @@ def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
     """Return how the rows of each batch are split among devices and processes.
 
     Returns:
-        Pairs of the number of shards and the shard to keep, None for all.
+        Pairs of the number of shards and the shard to keep, None for all. Empty if the
+        rows are not split.
 
     Raises:
         InputError: If Keras cannot train the model under its strategy.
@@ -109,7 +110,7 @@ def row_shares(model: keras.Model) -> list[tuple[int, int | None]]:
 
 
 def sum_over_replicas(value: Tensor) -> Tensor:
-    """Return the sum of a scalar over all replicas, such as the number of tokens in the global batch."""
+    """Return the sum of a scalar over TensorFlow's replicas, such as the token count of the global batch."""
     # Keras sums the gradients of the replicas, so each replica must divide by the count of the whole batch.
     # JAX's arrays are global, and torch has one replica per process, so neither needs the sum.
     if keras.backend.backend() != "tensorflow":

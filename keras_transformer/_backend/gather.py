@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_transformer.types import Tensor
 
-_LOWEST = -3e38  # below every score, even that of a token that is not allowed
+_LOWEST = -3e38  # below every score, even of a forbidden token
 _BLOCK_SIZE = 64
 _BLOCK_SIZES = range(32, 129)
 _BLOCK_BYTES = 2**24

@@ -65,7 +65,8 @@ def finished(tensors: Sequence[Tensor | None], others: Sequence[Tensor] | None =
         return list(tensors)
     import tensorflow as tf
 
-    # TensorFlow represents the gradient of an embedding as rows, with one row per occurrence of a token.
+    # TensorFlow represents the gradient of an embedding as one row per occurrence of a token; Keras's Adam
+    # would square these rows before they are summed.
     dense = [None if tensor is None else tf.convert_to_tensor(tensor) for tensor in tensors]
     first = dense if others is None else others
     with tf.control_dependencies([tensor for tensor in first if tensor is not None]):

@@ -11,7 +11,7 @@ from keras_transformer.types import Tensor
 
 
 def snapshot_weights(*layers: keras.layers.Layer | None) -> list[tuple[keras.Variable, Tensor]]:
-    """Return weights with copies of their current values, for a `keras.StatelessScope`."""
+    """Return weights and their current values, on torch without a gradient, for a `keras.StatelessScope`."""
     return [(weight, _snapshot(weight)) for layer in layers if layer is not None for weight in layer.weights]
 
 

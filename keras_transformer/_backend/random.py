@@ -33,7 +33,7 @@ def _random_bits(num_words: Tensor | int, seed: Tensor) -> Tensor:
 
 
 def draw_normal(shape: Shape, dtype: str, stddev: float) -> Tensor:
-    """Draw the initial values of a large variable, as `keras.initializers.RandomNormal`, with less memory.
+    """Draw the initial values of a large variable, as `keras.initializers.RandomNormal`, in less memory.
 
     Args:
         shape: Shape of the variable.

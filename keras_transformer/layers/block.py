@@ -203,13 +203,13 @@ class _Stack(_Block):
         _freeze_parts(self)
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> keras.KerasTensor:
-        """Return the symbolic output of the first layer, which is that of the stack; called by Keras."""
+        """Return the symbolic output, which is like that of the first layer; called by Keras."""
         return self.layers[0].compute_output_spec(*args, **kwargs)
 
     def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> dict[str, Tensor]:
         """Return the attention scores of every layer of a built stack.
 
-        Takes the same arguments as the call.
+        Takes the inputs and masks of the call, without `training`.
 
         Returns:
             A dict of `layer_{i}/self_attention` `(b, h, t, t)` and, in a decoder, `layer_{i}/cross_attention`

@@ -9,7 +9,8 @@ _Initializer = TypeVar("_Initializer")
 
 def _clone(initializer: _Initializer) -> _Initializer:
     """Return a copy of an initializer that draws different numbers."""
-    # One Keras initializer draws the same numbers at every call: queries, keys and values would be equal.
+    # One Keras initializer draws the same numbers at every call: the kernels of query, key and
+    # value would start equal.
     return initializer.clone() if isinstance(initializer, keras.initializers.Initializer) else initializer
 
 

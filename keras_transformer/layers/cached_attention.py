@@ -20,13 +20,13 @@ class _AttentionCache(NamedTuple):
     """Projected keys and values of one attention.
 
     The `n` hypotheses of a source share one row: slot `t * n + j` holds position `t` of hypothesis `j`.
-    Reordering hypotheses therefore copies nothing; a mask selects the slots that each may read.
+    Reordering hypotheses therefore moves no keys or values; a mask selects the slots that each may read.
     """
 
     keys: Tensor
-    """`(b, h, T * n, k)`, zeros in unwritten slots."""
+    """`(b, g, T * n, k)`, zeros in unwritten slots; `(b, g, s, k)` in cross-attention."""
     values: Tensor
-    """`(b, h, T * n, k)`; the width may differ from that of the keys."""
+    """Same shape as the keys, but the width may differ."""
 
     def grow(self, num_slots: Tensor | int) -> "_AttentionCache":
         """Append empty slots."""
@@ -35,8 +35,8 @@ class _AttentionCache(NamedTuple):
 
 def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
     batch_size, num_heads, _, width = shape_of(buffer)
-    room = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
-    return ops.concatenate([buffer, room], axis=2)
+    empty = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
+    return ops.concatenate([buffer, empty], axis=2)
 
 
 class _Step(NamedTuple):
@@ -51,7 +51,7 @@ class _Step(NamedTuple):
     slots: Tensor
     """Slots of the position, from `PositionBuffer.slots`."""
     encoder_bias: Tensor | None = None
-    """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None without source padding."""
+    """float32 `(b, 1, 1, 1, s)`, added to the logits of cross-attention; None without a padding mask."""
     rotation: _Rotation | None = None
     """Rotation of the position; None without rotary positions."""
 
@@ -146,7 +146,7 @@ class _CachedAttention:
                 each.call(ops.cast(value, each.compute_dtype)) for each in self._source_projections
             )
         if padding_mask is not None:
-            # A source that is all padding then returns zeros, whatever the attention weights are.
+            # Attention to a source that is all padding then returns zeros, whatever its weights are.
             is_token = as_boolean(padding_mask, "encoder_padding_mask")[:, :, None, None]
             values = ops.where(is_token, values, ops.zeros_like(values))
         # (b, s, g, k) -> (b, g, s, k), shared by all hypotheses of a source

@@ -25,7 +25,7 @@ class _DecoderCache(NamedTuple):
     """Keys and values of the encoder's output, one cache per layer; empty without an encoder. Values at
     padding are zeros."""
     encoder_padding_mask: Tensor
-    """`(b, s)`, True where the source has a token; `()` without padding or without an encoder."""
+    """`(b, s)`, True where the source has a token; `()` if no mask is given, or without an encoder."""
     ancestors: Tensor
     """int32 `(b, n, T)`: the hypothesis that wrote each position of this one; -1 if not yet written."""
     attention_sums: Tensor = ()
@@ -38,7 +38,7 @@ class _DecoderCache(NamedTuple):
         return int(self.ancestors.shape[1])
 
     def reorder(self, rows: Tensor) -> "_DecoderCache":
-        """Reorder hypotheses: new hypothesis `i` continues old hypothesis `rows[i]`; `rows` is `(b * n,)`."""
+        """Reorder hypotheses: new hypothesis `i` continues old hypothesis `rows[i]`, integers `(b * n,)`."""
         # Keys and values stay in place; `ancestors` selects the slots that each hypothesis reads.
         if self.beam_size == 1:
             return self

@@ -135,7 +135,7 @@ class DecoderLayer(_Block):
     ) -> dict[str, Tensor]:
         """Return the attention scores of a built layer.
 
-        Takes the same arguments as the call.
+        Takes the inputs and masks of the call, without `training`.
 
         Returns:
             `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the latter only with an

@@ -25,10 +25,10 @@ def dot_product_attention(
         query: `(b, t, h, k)`.
         key: `(b, s, h, k)`. With fewer heads, each serves a group of neighboring query heads (Ainslie et al.
             2023; Shazeer 2019).
-        value: `(b, s, h, k)`, with the heads of the key and any width.
+        value: `(b, s, h, k)`, with as many heads as the key, and any width.
         mask: Broadcasts to `(b, h, t, s)`; True where the query may attend to the key. Defaults to all True.
         bias: Broadcasts to `(b, h, t, s)`; added to the logits before the softmax.
-        dropout: Function applied to the scores before they weight the values.
+        dropout: Function applied to the scores `(b, h, t, s)` before they weight the values.
         training: Whether gradients will be computed; TensorFlow then needs fewer operations for them.
 
     Returns:

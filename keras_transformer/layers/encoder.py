@@ -94,7 +94,7 @@ class EncoderLayer(_Block):
     ) -> dict[str, Tensor]:
         """Return the attention scores of a built layer.
 
-        Takes the same arguments as the call.
+        Takes `inputs`, `padding_mask` and `attention_mask` of the call.
 
         Returns:
             `{"self_attention": (b, h, s, s)}`.

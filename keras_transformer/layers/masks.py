@@ -170,7 +170,11 @@ def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
 
 
 def _warn_if_inverted(masks: _Masks) -> bool:
-    """Warn if a mask leaves a query without keys; return whether mask values were known (eager call)."""
+    """Warn if a mask seems inverted; return whether mask values were known, as in an eager call.
+
+    A mask seems inverted if it is an `attention_mask` that leaves a query without keys, or a `padding_mask`
+    without any True.
+    """
     # Many tutorials use the opposite convention, True where a key is hidden. One example may be all padding.
     is_known = False
     for name, mask, axis in (
@@ -183,8 +187,8 @@ def _warn_if_inverted(masks: _Masks) -> bool:
         is_known = True
         if not seen.any(axis=axis).all():
             warnings.warn(
-                f"A query to which `{name}` leaves no key gathers zeros. True (1) must stand where a key may "
-                "be attended to.",
+                f"A query to which `{name}` leaves no key gathers zeros. True (1) must mean that a "
+                "key may be attended to.",
                 stacklevel=2,
             )
     return is_known

@@ -77,7 +77,8 @@ class MultiHeadAttention(keras.layers.Layer):
     the encoder's output as `value`.
 
     A drop-in replacement for `keras.layers.MultiHeadAttention`, with the same argument names, weight shapes
-    and weight order: `get_weights` and `set_weights` transfer weights in both directions.
+    and weight order: `get_weights` and `set_weights` transfer the weights of layers and of whole models in
+    both directions.
 
     A subclass may override `_compute_attention`, as in Keras. It takes heads `(b, t, h, k)` and a mask that
     broadcasts to `(b, h, t, s)`, and returns heads and scores.

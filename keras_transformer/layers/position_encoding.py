@@ -154,7 +154,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         padding_mask: See `PositionEncoding`.
 
     Returns:
-        `(b, t, d)`. In a traced graph with unknown length, a position out of range yields NaN.
+        `(b, t, d)`. In a traced graph with unknown length or `start`, a position out of range yields NaN.
 
     Raises:
         ValueError: If `max_length` is not above zero, or the inputs are longer than `max_length` or of

@@ -35,7 +35,8 @@ class RelativePositionBias(keras.layers.Layer):
         `(1, h, t, s)`, the `bias` of `dot_product_attention`.
 
     Raises:
-        ValueError: If `num_buckets` is odd or below 4, or `max_distance` is too small for it.
+        ValueError: If `num_buckets` is odd or below 4, or `max_distance` is not above
+            `num_buckets / 4` (`num_buckets / 2` if not `bidirectional`).
     """
 
     def __init__(

@@ -29,8 +29,8 @@ from keras_transformer.types import Shape, Tensor
 class TokenEmbedding(keras.layers.Layer):
     """Token embedding, scaled by `sqrt(d)`.
 
-    An id outside the vocabulary is an error. In a traced graph, where ids are unknown, TensorFlow raises the
-    error on CPU only; elsewhere the vector is NaN.
+    An id outside the vocabulary is an error. In a traced graph, where ids are unknown, TensorFlow raises an
+    error on CPU; elsewhere the vector is NaN.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
@@ -75,8 +75,8 @@ class TokenEmbedding(keras.layers.Layer):
     def build(self, input_shape: Shape) -> None:
         self.embeddings = self.add_weight(
             shape=(self.vocabulary_size, self.hidden_dim),
-            # The scaled vectors then start with standard deviation 1, like the position encodings, and the
-            # table can also serve as the output projection.
+            # The scaled vectors then start with standard deviation 1, about the size of the sinusoidal
+            # encodings, and the table can also serve as the output projection.
             initializer=partial(draw_normal, stddev=self.hidden_dim**-0.5),
             name="embeddings",
         )

@@ -163,7 +163,7 @@ class ConfiguredModel(keras.Model):
         return super().fit(*args, class_weight=class_weight, **kwargs)
 
     def train_on_batch(self, *args: Any, class_weight: object = None, **kwargs: Any) -> object:
-        """Train on one batch, as `keras.Model.train_on_batch`; raise the errors of `fit`."""
+        """Train on one batch, as `keras.Model.train_on_batch`; raise ValueError as `fit` does."""
         self._check_class_weight(class_weight)
         return super().train_on_batch(*args, class_weight=class_weight, **kwargs)
 

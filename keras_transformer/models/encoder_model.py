@@ -43,6 +43,7 @@ class EncoderModel(_EncodingModel):
     Call arguments:
         inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`
             `(b, s, w)` and an optional `padding_mask` `(b, s)`, True (1) where there is a frame.
+            Without the mask, no frame is padding.
 
     Returns:
         `(b, s, num_outputs)`, or `(b, num_outputs)` with `pooling`. Without `num_outputs` the last size is

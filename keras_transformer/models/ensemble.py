@@ -30,7 +30,7 @@ class _EnsembleCache(NamedTuple):
 
     @property
     def encoder_padding_mask(self) -> Tensor:
-        """The source's padding mask, the same for all models, `(b, s)`; `()` without padding."""
+        """The source's padding mask, the same for all models, `(b, s)`; `()` if no mask is given."""
         return self.members[0].encoder_padding_mask
 
     def reorder(self, rows: Tensor) -> "_EnsembleCache":

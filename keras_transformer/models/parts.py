@@ -106,7 +106,7 @@ class Pooling(keras.layers.Layer):
         if self.mode == "first":
             first = ops.argmax(ops.cast(mask, "int32"), axis=1)[:, :, None]  # (b, 1, 1), 0 without tokens
             return ops.take_along_axis(inputs, first, axis=1)[:, 0, :]
-        # (b, s, d) -> (b, d). Selected, not multiplied by the mask, which would let NaN at padding through.
+        # (b, s, d) -> (b, d). Selected, because a product with the mask would keep NaN at padding.
         if self.mode == "max":
             highest = ops.max(ops.where(mask, x, MINUS_INFINITY), axis=1)
             return ops.cast(ops.where(ops.any(mask, axis=1), highest, 0.0), self.compute_dtype)

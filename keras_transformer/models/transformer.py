@@ -35,7 +35,8 @@ class Transformer(_EncodingModel):
     Call arguments:
         inputs: A dict of `decoder_token_ids`, integers `(b, t)`, the target shifted right, beginning with the
             start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
-            `(b, s, w)` and an optional `encoder_padding_mask` `(b, s)`, True (1) where there is a frame.
+            `(b, s, w)` and an optional `encoder_padding_mask` `(b, s)`, True (1) where there is a
+            frame. Without the mask, no frame is padding.
 
     Returns:
         Logits `(b, t, v)`.
