@@ -46,9 +46,7 @@ def test_the_second_part_of_a_recipe_goes_on_from_the_first(name: str) -> None:
 
 @pytest.mark.parametrize(("earlier", "later"), [("", "_2"), ("_2", "_3")])
 def test_each_further_part_goes_on_from_the_one_before(earlier: str, later: str) -> None:
-    second, third = (
-        RunConfig.from_toml(RECIPES / f"cmudict_r_drop{part}.toml") for part in (earlier, later)
-    )
+    second, third = (RunConfig.from_toml(RECIPES / f"cmudict_r_drop{part}.toml") for part in (earlier, later))
     assert third.model.initial_model == f"runs/{second.name}"
     assert third.name not in ("cmudict", second.name)
     assert third.decoding == second.decoding
