@@ -195,9 +195,10 @@ def _tables_of(directory: Path) -> list[Path]:
         paths = [path for path in directory.iterdir() if path.name.endswith((ending, f"{ending}.gz"))]
         if paths:
             return sorted(paths)
-    kinds = f"{', '.join(_DIRECTORY_ENDINGS)}, or one of these and .gz"
+    endings = ", ".join(_DIRECTORY_ENDINGS)
     raise InputError(
-        f"A directory must contain {kinds} files. Received: {str(directory)!r}, which contains none."
+        f"A directory must contain files that end in {endings}, each plain or .gz. "
+        f"Received: {str(directory)!r}, which contains none."
     )
 
 

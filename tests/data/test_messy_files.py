@@ -316,7 +316,7 @@ def test_a_file_that_cannot_be_read(name: str, content: bytes, message: str, tmp
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tsv")
-    with pytest.raises(InputError, match="no regular file"):
+    with pytest.raises(InputError, match="not a regular file"):
         read_pairs(tmp_path / "x.tsv")
 
 

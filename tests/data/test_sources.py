@@ -282,7 +282,7 @@ def test_a_directory_and_patterns_are_read_in_the_order_of_names(tmp_path: Path)
     (tmp_path / "[x].tsv").write_text("x\ty\n")
     assert read_pairs(tmp_path / "[x].tsv") == [("x", "y")]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"a directory of \.tsv, .* files\. Received: '.*empty'"):
+    with pytest.raises(InputError, match=r"files that end in \.tsv, .*\. Received: '.*empty'"):
         read_pairs(tmp_path / "empty")
     with pytest.raises(InputError, match=r"A file of pairs must end in \.tsv, .*\. Received: 'x'"):
         ParallelText("x")
