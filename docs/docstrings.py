@@ -23,6 +23,8 @@ class PublicReference(griffe.Extension):
                 parameter.annotation = None
             default = str(parameter.default or "")
             constant = func.module.members.get(default) if _PRIVATE.fullmatch(default) else None
+            if isinstance(constant, griffe.Alias):  # imported from a module that was read before
+                constant = func.modules_collection[constant.target_path]
             if isinstance(constant, griffe.Attribute):
                 parameter.default = str(constant.value)
         if _PRIVATE.search(str(func.returns or "")):
