@@ -420,5 +420,5 @@ def test_the_call_in_the_readme_names_options_that_exist(make_model: MakeModel, 
     documented = ctranslate2.Translator.translate_batch.__doc__
     assert all(f" {name}: " in documented for name in options)
     assert ast.literal_eval(options["suppress_sequences"]) == BANNED_TOKENS
-    assert "for outputs that end before" in text
+    assert "a beam search of CTranslate2 may return an output that is cut off" in text
     assert "`[PAD]`, `[UNK]`, `[START]`" in text
