@@ -57,7 +57,7 @@ flags=
 if [ "$1" = train ]; then
     case " $* " in
         *" --help "*) ;;
-        *" --resume "*) flags="--epochs 2" ;;
+        *" --resume "*) flags="--epochs 1" ;;
         *" --config "* | *" --initial-model "*) flags="--overwrite --epochs 1" ;;
         *" --task classify "* | *" --task tag "* | *" --task generate "*)
             flags="--overwrite --epochs 1 {FLAGS} --num-layers 1" ;;
