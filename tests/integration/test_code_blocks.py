@@ -221,8 +221,26 @@ def run_commands(script: str, directory: Path) -> str:
     return finished.stdout
 
 
+# Pages whose commands are parsed, but not run yet: in turn, each is run by hand and then leaves this list.
+NOT_RUN_YET = {
+    f"docs/guide/{name}.md"
+    for name in (
+        "first-run",
+        "frames",
+        "language-model",
+        "memory",
+        "other-engines",
+        "own-pairs",
+        "pretrained",
+        "serving",
+        "several-sources",
+        "single-layers",
+    )
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, page in SHELL.items() if page])
+@pytest.mark.parametrize("name", [name for name, page in SHELL.items() if page and name not in NOT_RUN_YET])
 def test_commands(name: str, full_place: Path) -> None:
     for package in NEEDS.get(name, ()):
         pytest.importorskip(package)
