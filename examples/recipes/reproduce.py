@@ -2,8 +2,9 @@
 
     python examples/recipes/reproduce.py sigmorphon2021 --data medium --seeds 1 --record docs/results.jsonl
 
-`--data` is the directory of the data set as its authors publish it, plain or `.gz`; `RESULTS` says which. All
-files go to `--directory`. A run that was stopped is resumed, and one that is finished is not trained again.
+`--data` is the directory of the data set as its authors publish it, plain or `.gz`. Files go to
+`--directory`.
+A run that was stopped is resumed, and one that is finished is scored again but not trained again.
 """
 
 import argparse
@@ -128,7 +129,8 @@ def reproduce(name: str, data: Path, seed: int) -> dict[str, object]:
     if not Path("test.source").exists():
         result.prepare(data)
     run = trained(HERE / result.recipe, name, seed)
-    _, outputs = run.kind.score(run.task, run.data.test)
+    # What was just trained has its outputs.
+    outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
     if result.finish is not None:
         result.finish(run, data, seed)
     report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))

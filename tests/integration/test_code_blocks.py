@@ -234,7 +234,6 @@ NOT_RUN_YET = {
         "pretrained",
         "serving",
         "several-sources",
-        "single-layers",
     )
 }
 
