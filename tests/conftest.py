@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -102,12 +103,13 @@ def _garbage_waits_for_the_next_file() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Makes a directory in the first process of pytest-xdist that asks; the others wait for it."""
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Callable[[Path], object]], Path]:
+    """Makes the directory of a function in the first process of pytest-xdist that asks; the others wait."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
 
-    def make(name: str, fill: Callable[[Path], object]) -> Path:
+    def make(fill: Callable[[Path], object]) -> Path:
+        name = re.sub(r"\W+", "-", f"{fill.__module__} {fill.__qualname__}")
         directory, done = shared / name, shared / f"{name}-done"
         try:
             directory.mkdir()
@@ -116,11 +118,19 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callab
             while not done.exists():
                 assert time.monotonic() < end, f"{directory} was begun elsewhere and not finished"
                 time.sleep(0.1)
+            assert done.read_text("utf-8") == "", f"{directory} could not be made: {done.read_text('utf-8')}"
             return directory
+        error = "stopped"
         try:
             fill(directory)
+            error = ""
+        except Exception as exception:
+            error = repr(exception)
+            raise
         finally:
-            done.touch()
+            # Written beside and renamed, so that nobody reads half of it.
+            (shared / f"{name}-error").write_text(error, encoding="utf-8")
+            (shared / f"{name}-error").rename(done)
         return directory
 
     return make

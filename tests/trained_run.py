@@ -59,9 +59,9 @@ def pairs_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def trained(made_once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A directory in which `train` has run, and in which nothing may be changed."""
-    return made_once("trained", _train)
+    return made_once(_train)
 
 
 def _train(directory: Path) -> None:

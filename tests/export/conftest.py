@@ -15,7 +15,7 @@ from keras_transformer.export import export_saved_model
 if keras.backend.backend() != "tensorflow":
     pytest.skip("exports are made on the TensorFlow backend", allow_module_level=True)
 
-MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+MadeOnce = Callable[[Callable[[Path], object]], Path]
 SOURCES = ["a dog sat", "the cat ran", "a rat"]
 EXAMPLES = ["a dog", "the cat"]
 
@@ -58,4 +58,4 @@ def exported(translator: kt.Translator, made_once: MadeOnce) -> Path:
             patch.setattr(subprocess, "run", record)
             export_saved_model(translator, models / "tiny", EXAMPLES)
 
-    return made_once("models", fill) / "tiny" / "1"
+    return made_once(fill) / "tiny" / "1"

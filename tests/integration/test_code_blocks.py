@@ -93,15 +93,15 @@ LEFT_OUT = {
 
 
 @pytest.fixture
-def place(tmp_path: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def place(tmp_path: Path, made_once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A directory like the root of a clone in which the demo and the first translator have run."""
-    return as_clone(tmp_path, made_once("untrained", make_translators))
+    return as_clone(tmp_path, made_once(make_translators))
 
 
 @pytest.fixture
-def full_place(place: Path, made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def full_place(place: Path, made_once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A directory like the root of a clone in which all examples have run, with small models."""
-    made = made_once("trained", train_examples)
+    made = made_once(train_examples)
     shutil.copytree(made / "runs", place / "runs", dirs_exist_ok=True)
     for name in TRAINED:
         shutil.copytree(made / "saved_models" / name, place / "saved_models" / name)

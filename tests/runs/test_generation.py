@@ -33,9 +33,9 @@ def write_texts(directory: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def generated(made_once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
+def generated(made_once: Callable[[Callable[[Path], object]], Path]) -> Path:
     """A directory in which `train --task generate` has run."""
-    return made_once("generated", _train)
+    return made_once(_train)
 
 
 def _train(directory: Path) -> None:
