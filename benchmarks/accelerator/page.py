@@ -49,7 +49,7 @@ def write_page(lines: list[dict[str, Any]]) -> None:
     devices = sorted({line["device"] for line in lines if line["device"]})
     dry = any(line["dry_run"] for line in lines)
     seconds = sum(line.get("seconds", 0) for line in lines)
-    kind = "A dry run on a processor with tiny sizes." if dry else f"A run on {', '.join(devices)}."
+    kind = "A dry run on a CPU with tiny sizes." if dry else f"A run on {', '.join(devices)}."
     text = f"{BEGIN}\n\n{kind} {len(lines)} checks in {seconds:.0f} s.\n\n{table(lines)}\n\n{END}"
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(re.sub(f"{BEGIN}.*{END}", lambda _: text, page, flags=re.DOTALL), encoding="utf-8")
