@@ -40,6 +40,7 @@ SMOKE = {
 LONG = [
     TESTS / name
     for name in (
+        "integration/test_code_blocks.py",
         "cli/test_evaluate.py",
         "training/test_fit.py",
         "data/test_pipeline.py",

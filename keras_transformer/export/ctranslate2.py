@@ -112,6 +112,11 @@ def _supported(model: keras.Model) -> Transformer:
             'CTranslate2 quantizes a model of floats itself, with `quantization="int8"`. '
             "Received: a quantized model."
         )
+    if model.config.positions == "relative_keys":
+        raise ValueError(
+            "CTranslate2 has no relative position keys in this form. "
+            "Received: a model with positions='relative_keys'."
+        )
     activation = _activation(model)
     if activation not in _ACTIVATIONS:
         raise ValueError(
@@ -155,7 +160,7 @@ def _transformer_spec(model: Transformer, num_positions: int) -> _Spec:
     if config.normalize_embeddings:
         _fill_norm(encoder.layernorm_embedding, model.source_normalization)
         _fill_norm(decoder.layernorm_embedding, model.target_normalization)
-    if config.positions not in ("rotary", "relative"):
+    if config.adds_positions:
         of_source: keras.layers.Layer = model.position_encoding
         of_target: keras.layers.Layer = getattr(model, "target_position_encoding", of_source)
         for side, encoding in ((encoder, of_source), (decoder, of_target)):

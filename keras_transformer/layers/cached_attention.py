@@ -173,7 +173,7 @@ class _CachedAttention:
             cache = _AttentionCache(
                 *(PositionBuffer.write(*pair, step.slots, in_place=self._in_place) for pair in pairs)
             )
-            bias = self._self_bias(step, shape_of(cache.keys)[2])
+            bias = self._self_bias(query, step, shape_of(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)
         # (b, n, g, r, k) -> (b * n, h * k)
         rows = ops.reshape(heads, (-1, attention.num_heads * self._value_dim))
@@ -184,7 +184,7 @@ class _CachedAttention:
     def _rotate(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)
 
-    def _self_bias(self, step: _Step, num_slots: Tensor | int) -> Tensor:
+    def _self_bias(self, query: Tensor, step: _Step, num_slots: Tensor | int) -> Tensor:
         # All layers share the mask; the window and the position bias belong to this layer.
         bias, window = step.bias, self._attention.sliding_window
         if window is not None:
@@ -192,10 +192,15 @@ class _CachedAttention:
             bias = ops.where(distances < window, bias, ops.convert_to_tensor(MINUS_INFINITY, "float32"))
         position_bias = self._attention.position_bias
         if position_bias is not None:
+            # (b, n, g, r, k) -> (b * n, 1, h, k)
+            heads = ops.reshape(query, (-1, 1, self._attention.num_heads, self._attention.key_dim))
             with keras.StatelessScope(self._weights):
-                relative = position_bias.between(1, num_slots // step.num_hypotheses, start=step.position)
-            # (1, h, 1, T) -> (1, h, 1, T * n): all hypotheses of a position have the same distance
+                relative = position_bias.logits(heads, num_slots // step.num_hypotheses, start=step.position)
+            # (b * n, h, 1, T) -> (b * n, h, 1, T * n): all hypotheses of a position have the same distance
             relative = ops.repeat(relative, step.num_hypotheses, axis=-1)
-            # (1, h, 1, T * n) -> (1, 1, g, r, T * n), the logits of a step
-            bias = bias + ops.reshape(relative, (1, 1, self._num_groups, self._num_shared, num_slots))
+            # (b * n, h, 1, T * n) -> (b, n, g, r, T * n), the logits of a step. A bias that is the same for
+            # all queries has 1 in place of b * n.
+            num_hypotheses = 1 if relative.shape[0] == 1 else step.num_hypotheses
+            sizes = -1, num_hypotheses, self._num_groups, self._num_shared, num_slots
+            bias = bias + ops.reshape(relative, sizes)
         return bias

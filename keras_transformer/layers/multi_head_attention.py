@@ -35,11 +35,12 @@ from keras_transformer.layers.masks import (
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _matrix_initializer, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
+from keras_transformer.layers.relative_position_keys import RelativePositionKeys
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
 from keras_transformer.types import Config, Shape, Tensor
 
-POSITIONS = (None, "rotary", "relative", "relative_causal")
+POSITIONS = (None, "rotary", "relative", "relative_causal", "relative_keys")
 
 # Serializers of the attributes that hold Keras objects.
 _SERIALIZERS = {
@@ -108,8 +109,9 @@ class MultiHeadAttention(keras.layers.Layer):
             2023); 1 is multi-query attention (Shazeer 2019). Must divide `num_heads`. Defaults to
             `num_heads`.
         positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative`, a
-            learned bias per distance (Raffel et al. 2020), or `relative_causal`, the same for earlier keys
-            only. Each layer has a separate bias table. Defaults to None.
+            learned bias per distance (Raffel et al. 2020), `relative_causal`, the same for earlier keys only,
+            or `relative_keys`, a learned key vector per distance (Shaw et al. 2018). Each layer has a
+            separate table. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -248,6 +250,9 @@ class MultiHeadAttention(keras.layers.Layer):
                 name="position_bias",
             )
             self.position_bias.build(query_shape)
+        elif self.positions == "relative_keys":
+            self.position_bias = RelativePositionKeys(dtype=self.dtype_policy, name="position_bias")
+            self.position_bias.build((None, None, h, k))
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
         _freeze_parts(self)
 
@@ -360,7 +365,7 @@ class MultiHeadAttention(keras.layers.Layer):
                 "`flash_attention` needs a backend that has it, and a call without scores. Received: backend="
                 f"{keras.backend.backend()!r}, return_attention_scores={return_attention_scores}."
             )
-        bias = None if self.position_bias is None else self.position_bias.between(*lengths)
+        bias = None if self.position_bias is None else self.position_bias.logits(query, lengths[1])
         return dot_product_attention(
             query,
             key,

@@ -30,12 +30,13 @@ class _ModelConfig(LayerConfig):
     dropout: float = 0.1
     final_norm: bool | None = None
     """Whether each stack ends with a normalization. Defaults to `norm_first`."""
-    positions: Literal["sinusoidal", "learned", "rotary", "relative", "sinusoidal_concatenated"] = (
-        "sinusoidal"
-    )
+    positions: Literal[
+        "sinusoidal", "learned", "rotary", "relative", "relative_keys", "sinusoidal_concatenated"
+    ] = "sinusoidal"
     """Position encoding: `sinusoidal` (as in the paper, sines and cosines interleaved),
-    `sinusoidal_concatenated` (all sines, then all cosines), `learned`, `rotary` (Su et al. 2021) or
-    `relative` (Raffel et al. 2020)."""
+    `sinusoidal_concatenated` (all sines, then all cosines), `learned`, `rotary` (Su et al. 2021), `relative`
+    (a bias per distance, Raffel et al. 2020) or `relative_keys` (a key vector per distance, Shaw et al.
+    2018)."""
     max_length: int | None = None
     """Number of learned positions, the longest possible sequence. Required for `positions="learned"`, else
     must be None."""
@@ -93,13 +94,17 @@ class _ModelConfig(LayerConfig):
         numbers = batch_size * (beam_size * per_hypothesis + source_length * self.hidden_dim)
         check_memory(4 * numbers, beam_size=beam_size, source_length=source_length, max_length=max_length)
 
+    @property
+    def adds_positions(self) -> bool:
+        """Whether positions are added to the embeddings, and not used inside the self-attention."""
+        return self.positions not in ("rotary", "relative", "relative_keys")
+
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, except `num_layers`."""
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(LayerConfig)},
             "final_norm": self.final_norm,
-            # Other position encodings are added to the embeddings.
-            "positions": self.positions if self.positions in ("rotary", "relative") else None,
+            "positions": None if self.adds_positions else self.positions,
         }
 
 

@@ -28,7 +28,7 @@ def embedding_activations(model: keras.Model, num_positions: int) -> float:
     """Return the bytes kept for the embeddings `(b, t, d)` of all sides, with their positions."""
     config, width = model.config, dtype_bytes(model.position_encoding.compute_dtype)
     # The embeddings, and the position encodings added to them.
-    copies = 1 if config.positions in ("rotary", "relative") else 2
+    copies = 2 if config.adds_positions else 1
     normalized = _normalization(config.normalization, width) if config.normalize_embeddings else 0
     return num_positions * config.hidden_dim * (copies * width + normalized + _random(config.dropout))
 

@@ -185,6 +185,7 @@ CASES: dict[str, Callable[[], export.Exported]] = {
         ),
     ),
     "beam, relative": lambda: lower_decoding(transformer(positions="relative"), source, BEAM),
+    "beam, relative keys": lambda: lower_decoding(transformer(positions="relative_keys"), source, BEAM),
     "beam of an ensemble": lambda: lower_decoding(
         kt.models.Ensemble([transformer(), transformer()]), source, BEAM
     ),

@@ -17,6 +17,7 @@ from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
 from keras_transformer.layers.feed_forward import get_activation
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
+from keras_transformer.layers.relative_position_keys import RelativePositionKeys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,11 @@ CASES = {
         inputs=(X, MEMORY),
         unknown=(1, 3, None, None),
     ),
+    "RelativePositionKeys": Case(
+        options={"max_distance": 3},
+        inputs=(draw(2, 5, 3, 4), draw(2, 7, 3, 4, seed=2)),
+        unknown=(None, 3, None, None),
+    ),
     "RotaryEmbedding": Case(
         options={"max_wavelength": 500.0, "scaling_factor": 2.0},
         inputs=(draw(2, 5, 3, 4),),
@@ -125,8 +131,8 @@ LOOKED_UP = {
     **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},
 }
 
-# A part of `MultiHeadAttention`, held to the same list.
-INNER = {"RelativePositionBias": RelativePositionBias}
+# Parts of `MultiHeadAttention`, held to the same list.
+INNER = {"RelativePositionBias": RelativePositionBias, "RelativePositionKeys": RelativePositionKeys}
 
 every_layer = pytest.mark.parametrize("name", CASES)
 

@@ -116,7 +116,7 @@ def test_seed_of_the_dropout() -> None:
         ),
         (
             {"positions": "absolute"},
-            "`positions` must be one of None, 'rotary', 'relative', 'relative_causal'.",
+            "`positions` must be one of None, 'rotary', 'relative', 'relative_causal', 'relative_keys'.",
         ),
     ],
 )

@@ -214,6 +214,7 @@ def formulas(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"dropout": 0.5}, {"training": True}, True),
         ({}, {"return_attention_scores": True}, True),
         ({"positions": "relative"}, {}, True),
+        ({"positions": "relative_keys"}, {}, True),
         ({"positions": "rotary"}, {}, False),
     ],
 )

@@ -21,6 +21,7 @@ POSITIONS: list[dict[str, Any]] = [
     {"positions": "learned", "max_length": 9, "share_positions": False, "max_source_positions": 6},
     {"positions": "rotary"},
     {"positions": "relative"},
+    {"positions": "relative_keys"},
 ]
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 LOST = [np.nan, np.inf, -np.inf]

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+from keras import ops
+
+from helpers import array, draw
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.relative_position_keys import RelativePositionKeys
+
+
+def test_against_equation_4() -> None:
+    """Shaw et al. 2018: softmax(q (k + a) / sqrt(d)), where `a` depends on the clipped distance."""
+    attention = MultiHeadAttention(2, 4, positions="relative_keys")
+    x = draw(3, 70, 7)
+    attention(x, x)
+    keys = draw(65, 4, seed=1)
+    attention.position_bias.keys.assign(keys)
+    output, scores = attention(x, x, return_attention_scores=True)
+
+    queries, shared, values = (
+        np.einsum("btd,dhk->bhtk", x, array(part.kernel)) + array(part.bias)[:, None]
+        for part in (attention.query_dense, attention.key_dense, attention.value_dense)
+    )
+    expected = np.zeros((3, 2, 70, 70))
+    for query in range(70):
+        for key in range(70):
+            distance = keys[min(max(key - query, -32), 32) + 32]
+            product = queries[:, :, query] * (shared[:, :, key] + distance)
+            expected[:, :, query, key] = np.exp(product.sum(-1) / 2)
+    expected /= expected.sum(-1, keepdims=True)
+    np.testing.assert_allclose(array(scores), expected, atol=1e-5)
+    heads = np.einsum("bhts,bhsk->bthk", expected, values)
+    dense = attention.output_dense
+    expected_output = np.einsum("bthk,hkd->btd", heads, array(dense.kernel)) + array(dense.bias)
+    np.testing.assert_allclose(array(output), expected_output, atol=1e-4)
+
+
+def test_a_later_start() -> None:
+    layer, query, key = RelativePositionKeys(max_distance=3), draw(2, 6, 3, 4), draw(2, 9, 3, 4, seed=1)
+    whole = array(layer(query, key))
+    np.testing.assert_allclose(array(layer(query[:, 2:], key, start=2)), whole[:, :, 2:], atol=1e-6)
+    np.testing.assert_array_equal(array(layer(query)), array(layer(query, ops.zeros((2, 6, 1, 1)))))
+
+
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (2.5, TypeError)])
+def test_invalid_distances(value: float, error: type[Exception]) -> None:
+    with pytest.raises(error, match="max_distance"):
+        RelativePositionKeys(max_distance=value)
