@@ -14,7 +14,8 @@ import os
 import platform
 import subprocess
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
@@ -42,19 +43,27 @@ def write_pairs(split: str, pairs: Iterable[Pair]) -> None:
     Path(f"{split}.target").write_text("".join(f"{text}\n" for text in targets), encoding="utf-8")
 
 
-def word_of(language: str, word: str) -> str:
-    """Return a word as the model reads it: decomposed, behind its language."""
-    return f"{language.split('_')[0]} {unicodedata.normalize('NFD', word)}"
+def as_source(language: str, word: str, languages: Sequence[str]) -> str:
+    """Return a word as the model reads it: decomposed, and behind its language if there are several."""
+    word = unicodedata.normalize("NFD", word)
+    return f"{language.split('_')[0]} {word}" if len(languages) > 1 else word
 
 
-def prepare_sigmorphon(data: Path) -> None:
-    """Write the words of all languages (github.com/sigmorphon/2021-task1, `data/medium`)."""
+def prepare_sigmorphon(data: Path, languages: Sequence[str] = LANGUAGES) -> None:
+    """Write the words of the languages (github.com/sigmorphon/2021-task1, `data/medium`)."""
     for part, split in (("train", "train"), ("test", "dev")):
         pairs = []
-        for language in LANGUAGES:
+        for language in languages:
             rows = (line.split("\t") for line in lines(data / f"{language}_{split}.tsv"))
-            pairs += [(word_of(language, word), phones) for word, phones in rows]
+            pairs += [(as_source(language, word, languages), phones) for word, phones in rows]
         write_pairs(part, pairs)
+
+
+def word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
+    """Return the part of wrong words, in percent."""
+    return 100 * mean(
+        output.text != target for (_, target), output in zip(run.data.test, outputs, strict=True)
+    )
 
 
 def macro_word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
@@ -65,11 +74,11 @@ def macro_word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
     return 100 * mean(map(mean, wrong.values()))
 
 
-def write_sigmorphon(run: kt.Run, data: Path, seed: int) -> None:
+def write_sigmorphon(run: kt.Run, data: Path, seed: int, languages: Sequence[str] = LANGUAGES) -> None:
     """Write the model's phones for the test words of each language."""
-    for language in LANGUAGES:
+    for language in languages:
         words = lines(data / f"{language}_test.words")
-        phones = run.translator.translate([word_of(language, word) for word in words])
+        phones = run.translator.translate([as_source(language, word, languages) for word in words])
         text = "".join(f"{word}\t{output}\n" for word, output in zip(words, phones, strict=True))
         Path(f"outputs_{seed}").mkdir(exist_ok=True)
         Path(f"outputs_{seed}", f"{language}.tsv").write_text(text, encoding="utf-8")
@@ -99,6 +108,18 @@ RESULTS = {
         published="10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
         finish=write_sigmorphon,
     ),
+    # A model for a single language.
+    **{
+        f"sigmorphon2021_{language}": Result(
+            prepare=partial(prepare_sigmorphon, languages=[language]),
+            recipe="sigmorphon2021_one.toml",
+            measure="wrong words of the development set, %",
+            score=word_error_rate,
+            published="10.64 on average over the languages",
+            finish=partial(write_sigmorphon, languages=[language]),
+        )
+        for language in LANGUAGES
+    },
 }
 
 

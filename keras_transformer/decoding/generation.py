@@ -42,7 +42,7 @@ def generate(
     source_numbers: Tensor | None = None,
     max_lengths: Tensor | None = None,
     length_penalties: Tensor | None = None,
-    room: int = CHUNK,
+    initial_cache_length: int = CHUNK,
 ) -> SearchResult:
     """Generate outputs for a batch of sources, or continuations of prompts.
 
@@ -73,8 +73,8 @@ def generate(
         max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
         length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
-        room: Initial cache length; the caches grow as needed. With `max_length`, there is a single loop
-            without growth. Defaults to 32.
+        initial_cache_length: Number of positions that the caches start with; they grow as needed. With
+            `max_length`, there is a single loop without growth. Defaults to 32.
 
     Returns:
         A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
@@ -95,7 +95,7 @@ def generate(
     """
     check_kind(Search, search=search)
     check_flags(score_prefix=score_prefix)
-    check_positive(max_length=max_length, room=room)
+    check_positive(max_length=max_length, initial_cache_length=initial_cache_length)
     inputs, padding_mask = _split_inputs(model, inputs, padding_mask)
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
@@ -119,7 +119,7 @@ def generate(
         source_numbers=source_numbers,
         max_lengths=max_lengths,
         length_penalties=length_penalties,
-        initial_cache_length=room,
+        initial_cache_length=initial_cache_length,
     )
     step, cache = model.start_decoding(
         inputs,

@@ -181,7 +181,7 @@ class _GreedyGraph:
             translator.search,
             max_length,
             padding_mask=mask[0] if mask else None,
-            room=max_length,
+            initial_cache_length=max_length,
         )
         return {"token_ids": token_ids[:, 0], "score": scores[:, 0]}
 

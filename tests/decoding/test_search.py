@@ -32,7 +32,7 @@ SEARCHES = [
     SampleSearch(num_samples=2, seed=5),
     BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),
 ]
-ROOM = 32  # positions that a loop has room for at first
+ROOM = 32  # initial cache length
 LONG = 2 * ROOM + 7
 
 tensorflow_only = pytest.mark.skipif(
@@ -60,7 +60,7 @@ def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids
     token_ids, _ = answers(generate(transformer, source_ids[:2], GreedySearch(), ROOM + 3))
     expected = plain_greedy(transformer, source_ids[:2], ROOM + 3)
     np.testing.assert_array_equal(token_ids[:, 0], expected)
-    assert (expected[:, ROOM:] > 0).any(), "no answer outgrows the room it starts with"
+    assert (expected[:, ROOM:] > 0).any(), "no answer outgrows the initial cache"
 
 
 @tensorflow_only
@@ -226,7 +226,7 @@ def test_one_loop_of_fixed_sizes(transformer: Any, source_ids: Any) -> None:
 
     @tf.function(autograph=False)
     def graph(ids: Any) -> SearchResult:
-        return generate(transformer, ids, GreedySearch(), LONG, room=LONG)
+        return generate(transformer, ids, GreedySearch(), LONG, initial_cache_length=LONG)
 
     function = graph.get_concrete_function(tf.TensorSpec(source_ids.shape, tf.int32))
     nodes = function.graph.as_graph_def()

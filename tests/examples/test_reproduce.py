@@ -56,6 +56,13 @@ def test_files_that_a_recipe_reads(script: Any, tmp_path: Path, monkeypatch: pyt
     assert len(sources) == len(Path("train.target").read_text(encoding="utf-8").splitlines()) == 40
 
 
+def test_files_of_one_language(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_data(tmp_path / "data", ("kor",))
+    monkeypatch.chdir(tmp_path)
+    script.RESULTS["sigmorphon2021_kor"].prepare(tmp_path / "data")
+    assert Path("train.source").read_text(encoding="utf-8").splitlines()[0] == "bada"
+
+
 def test_the_mean_is_that_of_the_languages(script: Any) -> None:
     class Run:
         class data:  # noqa: N801 (as an attribute of a run)
@@ -66,6 +73,7 @@ def test_the_mean_is_that_of_the_languages(script: Any) -> None:
 
     # One of two words is wrong in the first language, all in the second.
     assert script.macro_word_error_rate(Run, [Output] * 3) == 75.0
+    assert script.word_error_rate(Run, [Output] * 3) == pytest.approx(200 / 3)
 
 
 @pytest.mark.slow
