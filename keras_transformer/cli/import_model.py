@@ -47,7 +47,7 @@ def import_model(
     path = Path(directory)
     # Writing into a run would separate its weights from its configuration and checkpoints.
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"Cannot write {directory}: it is there already.")
+        raise InputError(f"Cannot write {directory}: it already exists.")
     with loading(source):
         from keras_transformer.decoding import BeamSearch
         from keras_transformer.pretrained import from_hugging_face

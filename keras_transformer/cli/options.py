@@ -89,4 +89,7 @@ def check_search(choice: ModelChoice, beam_size: int | None, length_penalty: flo
     """Raise InputError if search options are given for an export."""
     if choice.is_export and (beam_size is not None or length_penalty is not None):
         received = f"--beam-size {beam_size}, --length-penalty {length_penalty}"
-        raise InputError(f"An export searches as it was exported; name a --model. Received: {received}.")
+        raise InputError(
+            "An export has a fixed search: --beam-size and --length-penalty need --model. "
+            f"Received: {received}."
+        )

@@ -155,7 +155,7 @@ def _is_short_for(name: str, column: str) -> bool:
 
 
 def _columns_error(path: Path, problem: str, example: str, cells: Sequence[str]) -> InputError:
-    way = "Say it by names, or by numbers if the first row is a pair"
+    way = "Select columns by name, or by number if the file has no header"
     return InputError(f"{path}: {problem}. {way}, such as {path}#{example}. Received: {_shown_cells(cells)}.")
 
 

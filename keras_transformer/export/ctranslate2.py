@@ -72,7 +72,7 @@ def export_ctranslate2(
     directory = as_path(directory)
     check_choice(_QUANTIZATIONS, quantization=quantization)
     if directory.exists():
-        raise InputError(f"Cannot write {directory}: it is there already.")
+        raise InputError(f"Cannot write {directory}: it already exists.")
     translator = model if isinstance(model, Translator) else None
     transformer = _supported(model.model if isinstance(model, Translator) else model)
     if translator is not None:

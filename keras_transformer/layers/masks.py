@@ -187,8 +187,8 @@ def _warn_if_inverted(masks: _Masks) -> bool:
         is_known = True
         if not seen.any(axis=axis).all():
             warnings.warn(
-                f"A query to which `{name}` leaves no key gathers zeros. True (1) must mean that a "
-                "key may be attended to.",
+                f"`{name}` hides all keys from a query, whose output is then zero. True (1) must mean that "
+                "a query may attend to a key.",
                 stacklevel=2,
             )
     return is_known

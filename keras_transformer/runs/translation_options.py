@@ -90,7 +90,7 @@ class _PairVocabularySection(_VocabularySection):
             )
         if self.shared and self.target_kind not in (None, self.kind or self.target_kind):
             raise ValueError(
-                "A shared vocabulary is of one kind; set `shared` to false. "
+                "`kind` and `target_kind` must be equal for a shared vocabulary; set `shared` to false. "
                 f"Received: kind={self.kind!r}, target_kind={self.target_kind!r}."
             )
         return self

@@ -65,7 +65,7 @@ def test_an_export_searches_as_it_was_exported(command: Callable, trained: Path,
     words = ["--saved-model", trained / "saved_models/tiny", "--length-penalty", "2"]
     result = command("evaluate", "--pairs", pairs_file, *words)
     assert result.exit_code == 2
-    assert "An export searches as it was exported" in result.stderr
+    assert "An export has a fixed search" in result.stderr
 
 
 def test_a_penalty_that_is_no_number_is_one_line(command: Callable, trained: Path, pairs_file: Path) -> None:

@@ -25,7 +25,7 @@ def test_ctranslate2(command: Callable, trained: Path) -> None:
     assert ctranslate2.contains_model("engine")
     result = command(*words)
     assert result.exit_code == 2
-    assert "Cannot write engine: it is there already." in result.stderr
+    assert "Cannot write engine: it already exists." in result.stderr
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "hub" / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
     assert "Received: 'gpt2'" in refused("import", tmp_path / "hub", target)
     assert not target.parent.exists()
-    assert "it is there already" in refused("import", tmp_path / "hub", tmp_path / "hub")
+    assert "it already exists" in refused("import", tmp_path / "hub", tmp_path / "hub")
 
 
 @pytest.mark.backend

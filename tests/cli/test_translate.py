@@ -42,7 +42,7 @@ def test_the_search_of_a_model_can_be_changed(command: Callable, trained: Path) 
     result = command(*words, "--saved-model", trained / "saved_models/tiny")
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-1] == (
-        "Error: An export searches as it was exported; name a --model. "
+        "Error: An export has a fixed search: --beam-size and --length-penalty need --model. "
         "Received: --beam-size 3, --length-penalty 0.0."
     )
 

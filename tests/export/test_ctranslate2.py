@@ -367,7 +367,7 @@ def test_int8_is_a_quarter_of_the_size(make_model: MakeModel, tmp_path: Path) ->
 def test_mistakes_are_named(translator: kt.Translator, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"one of None, 'int8', .* Received: quantization='int4'"):
         export_ctranslate2(translator, tmp_path / "model", quantization="int4")
-    with pytest.raises(InputError, match=r"Cannot write .*: it is there already"):
+    with pytest.raises(InputError, match=r"Cannot write .*: it already exists"):
         export_ctranslate2(translator, tmp_path)
     (tmp_path / "file").write_text("no directory", encoding="utf-8")
     with pytest.raises(InputError, match=r"Cannot write .*file/model: Not a directory"):
