@@ -2,8 +2,8 @@
 
     python examples/recipes/reproduce.py sigmorphon2021 --data medium --seeds 1 --record docs/results.jsonl
 
-`--data` is the directory of the data set as its authors publish it, plain or `.gz`. Files go to
-`--directory`.
+`--data` is the directory of the data set as its authors publish it, plain or `.gz`; `addition` needs none.
+Files go to `--directory`.
 A run that was stopped is resumed, and one that is finished is scored again but not trained again.
 """
 
@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import subprocess
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,6 +21,8 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
 from typing import Any, NamedTuple
+
+import keras
 
 import keras_transformer as kt
 
@@ -84,52 +87,87 @@ def write_sigmorphon(run: kt.Run, data: Path, seed: int, languages: Sequence[str
         Path(f"outputs_{seed}", f"{language}.tsv").write_text(text, encoding="utf-8")
 
 
+def train_recipe(
+    name: str,
+    data: Path,
+    seed: int,
+    *,
+    recipe: Path,
+    prepare: Callable[[Path], None],
+    score: Callable[[kt.Run, list[Any]], float],
+    finish: Callable[[kt.Run, Path, int], None],
+) -> tuple[float, keras.Model, float]:
+    """Train a run of a TOML file, or go on with one that was stopped; return score, model and seconds.
+
+    `prepare` writes the files that the recipe reads from the directory of the data set, and `finish` what the
+    trained run has to write besides. A finished run is scored again.
+    """
+    if not Path("test.source").exists():
+        prepare(data)
+    run = kt.Run.from_toml(recipe, name=f"{name}_{seed}", seed=seed)
+    if not (run.directory / "report.json").exists():
+        run.train(resume=run.num_epochs > 0)
+    # What was just trained has its outputs.
+    outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
+    finish(run, data, seed)
+    report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+    return score(run, outputs), run.task.model, report["seconds"]
+
+
+def train_addition(_name: str, _data: Path, seed: int) -> tuple[float, keras.Model, float]:
+    """Train `addition.py`; return the exact sums of 15 digits in percent, the model and the seconds."""
+    from addition import exact_sums, train
+
+    start = time.monotonic()
+    model = train(seed)
+    seconds = time.monotonic() - start
+    return 100 * exact_sums(model, num_digits=15), model, seconds
+
+
 class Result(NamedTuple):
     """A result of docs/results.md."""
 
-    prepare: Callable[[Path], None]
-    """Writes the files that the recipe reads, from the directory of the data set."""
-    recipe: str
-    """Name of the TOML file in this directory."""
     measure: str
-    score: Callable[[kt.Run, list[Any]], float]
     published: str
     """What to compare with, and where it was published."""
-    finish: Callable[[kt.Run, Path, int], None] | None = None
-    """What is written besides, from the trained run, the data and the seed."""
+    train: Callable[[str, Path, int], tuple[float, keras.Model, float]]
+    """Trains and scores in the working directory, from the name, the data and the seed; returns the score,
+    the model and the seconds."""
 
 
 RESULTS = {
+    "addition": Result(
+        measure="exact sums of 15 digits after training on at most 5, %",
+        published="15 digits (Jelassi et al. 2023)",
+        train=train_addition,
+    ),
     "sigmorphon2021": Result(
-        prepare=prepare_sigmorphon,
-        recipe="sigmorphon2021.toml",
         measure="wrong words of the development set, mean of ten languages, %",
-        score=macro_word_error_rate,
         published="10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
-        finish=write_sigmorphon,
+        train=partial(
+            train_recipe,
+            recipe=HERE / "sigmorphon2021.toml",
+            prepare=prepare_sigmorphon,
+            score=macro_word_error_rate,
+            finish=write_sigmorphon,
+        ),
     ),
     # A model for a single language.
     **{
         f"sigmorphon2021_{language}": Result(
-            prepare=partial(prepare_sigmorphon, languages=[language]),
-            recipe="sigmorphon2021_one.toml",
             measure="wrong words of the development set, %",
-            score=word_error_rate,
             published="10.64 on average over the languages",
-            finish=partial(write_sigmorphon, languages=[language]),
+            train=partial(
+                train_recipe,
+                recipe=HERE / "sigmorphon2021_one.toml",
+                prepare=partial(prepare_sigmorphon, languages=[language]),
+                score=word_error_rate,
+                finish=partial(write_sigmorphon, languages=[language]),
+            ),
         )
         for language in LANGUAGES
     },
 }
-
-
-def trained(recipe: Path, name: str, seed: int) -> kt.Run:
-    """Train a run, go on with one that was stopped, or open one that is finished."""
-    options = {"name": f"{name}_{seed}", "seed": seed}
-    run = kt.Run.from_toml(recipe, **options)
-    if not (run.directory / "report.json").exists():
-        run.train(resume=run.num_epochs > 0)
-    return run
 
 
 def conditions() -> dict[str, str]:
@@ -146,23 +184,15 @@ def conditions() -> dict[str, str]:
 
 def reproduce(name: str, data: Path, seed: int) -> dict[str, object]:
     """Train and score one seed in the working directory, and return the record of it."""
-    result = RESULTS[name]
-    if not Path("test.source").exists():
-        result.prepare(data)
-    run = trained(HERE / result.recipe, name, seed)
-    # What was just trained has its outputs.
-    outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
-    if result.finish is not None:
-        result.finish(run, data, seed)
-    report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+    score, model, seconds = RESULTS[name].train(name, data, seed)
     return {
         "result": name,
         "seed": seed,
-        "measure": result.measure,
-        "score": round(result.score(run, outputs), 2),
-        "published": result.published,
-        "parameters": run.task.model.count_params(),
-        "minutes": round(report["seconds"] / 60, 1),
+        "measure": RESULTS[name].measure,
+        "score": round(score, 2),
+        "published": RESULTS[name].published,
+        "parameters": model.count_params(),
+        "minutes": round(seconds / 60, 1),
         **conditions(),
     }
 
@@ -171,7 +201,7 @@ def main() -> None:
     """Print the record of each seed, and add it to a file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("name", choices=RESULTS)
-    parser.add_argument("--data", type=Path, required=True, help="directory of the data set")
+    parser.add_argument("--data", type=Path, default=Path(), help="directory of the data set")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--directory", type=Path, default=Path("build/recipes"), help="where to work")
     parser.add_argument("--record", type=Path, help="file to add the records to, a line of JSON each")

@@ -1,5 +1,6 @@
 """The script of published results, on ten languages of a few words."""
 
+import functools
 import gzip
 import json
 import sys
@@ -59,7 +60,7 @@ def test_files_that_a_recipe_reads(script: Any, tmp_path: Path, monkeypatch: pyt
 def test_files_of_one_language(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_data(tmp_path / "data", ("kor",))
     monkeypatch.chdir(tmp_path)
-    script.RESULTS["sigmorphon2021_kor"].prepare(tmp_path / "data")
+    script.prepare_sigmorphon(tmp_path / "data", languages=["kor"])
     assert Path("train.source").read_text(encoding="utf-8").splitlines()[0] == "bada"
 
 
@@ -83,7 +84,8 @@ def test_a_finished_run_is_scored_again_but_not_trained(
     write_data(tmp_path / "data", script.LANGUAGES)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
-    result = script.RESULTS["sigmorphon2021"]._replace(recipe=recipe)
+    result = script.RESULTS["sigmorphon2021"]
+    result = result._replace(train=functools.partial(result.train, recipe=recipe))
     monkeypatch.setattr(script, "RESULTS", {"sigmorphon2021": result})
     words = ["sigmorphon2021", "--data", str(tmp_path / "data"), "--directory", str(tmp_path / "work")]
     monkeypatch.setattr(sys, "argv", ["reproduce.py", *words, "--record", str(tmp_path / "records.jsonl")])
