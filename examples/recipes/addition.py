@@ -60,7 +60,7 @@ def train(seed: int, num_steps: int = 5000, batch_size: int = 128) -> keras.Mode
         hidden_dim=64,
         num_heads=4,
         intermediate_dim=256,
-        dropout=0.0,
+        dropout=0.1,
         norm_first=True,
         positions="relative_keys",
     )
