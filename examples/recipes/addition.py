@@ -21,7 +21,7 @@ LONGEST_TRAINED = 5
 
 
 def make_sums(count: int, rng: np.random.Generator, shortest: int, longest: int) -> tuple[Any, Any]:
-    """Return tokens and tags `(count, 2 * COLUMNS + 1)` of random numbers with so many digits.
+    """Return tokens and tags `(count, 2 * COLUMNS + 1)` of random numbers of `shortest` to `longest` digits.
 
     Tag 0 is padding, and 1 to 10 are the digits of the sum. Digits of half of the training sums often add to
     9, so that carries run over several columns.
@@ -74,7 +74,7 @@ def train(seed: int, num_steps: int = 5000, batch_size: int = 128) -> keras.Mode
 
 
 def exact_sums(model: keras.Model, num_digits: int, count: int = 1000) -> float:
-    """Return the fraction of random sums of two numbers with so many digits that are exact."""
+    """Return the fraction of exact sums of two random numbers of `num_digits` digits."""
     tokens, tags = make_sums(count, np.random.default_rng(0), num_digits, num_digits)
     found = model.predict(tokens, batch_size=500, verbose=0).argmax(axis=-1)
     return float(((found == tags) | (tags == 0)).all(axis=1).mean())

@@ -89,7 +89,7 @@ def test_padding_of_the_source_changes_nothing(layer: Any) -> None:
     np.testing.assert_allclose(array(after), array(before), atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:A query to which")
+@pytest.mark.filterwarnings("ignore:`.+_mask` hides all keys")
 def test_nothing_to_attend_to_gives_zero_weights(layer: Any) -> None:
     outputs, _, weights = layer(X, MEMORY, False, LOOK_AHEAD, np.zeros((1, 5)))
     assert np.all(array(weights) == 0)

@@ -67,7 +67,7 @@ def test_padding_changes_nothing(layer: Any) -> None:
     )
 
 
-@pytest.mark.filterwarnings("ignore:A query to which")
+@pytest.mark.filterwarnings("ignore:`.+_mask` hides all keys")
 def test_nothing_to_attend_to_gathers_zeros(layer: Any, reference: Any) -> None:
     normalize = reference.normalize
     kernel1, bias1, kernel2, bias2 = layer.ffn.get_weights()

@@ -116,7 +116,7 @@ def test_the_mask_of_the_query_goes_on() -> None:
     assert (scores[0, 0, 0] > 0).astype(int).tolist() == [1, 0]
 
 
-@pytest.mark.filterwarnings("ignore:A query to which")
+@pytest.mark.filterwarnings("ignore:`.+_mask` hides all keys")
 @pytest.mark.parametrize("training", [False, True])
 def test_rows_with_nothing_to_attend_to(attention: Any, training: bool) -> None:
     x, mask = draw(2, 5, 7), np.ones((2, 5, 5), bool)
@@ -127,7 +127,7 @@ def test_rows_with_nothing_to_attend_to(attention: Any, training: bool) -> None:
     np.testing.assert_allclose(array(scores)[1].sum(-1), 1.0, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore:A query to which")
+@pytest.mark.filterwarnings("ignore:`.+_mask` hides all keys")
 def test_only_queries_without_a_key_differ_from_keras() -> None:
     x, mask = draw(2, 5, 7), np.ones((2, 5, 5), bool)
     mask[0, 3], mask[1, 2] = False, False

@@ -43,7 +43,7 @@ def of_rows(attention: Any) -> Any:
     return layer
 
 
-@pytest.mark.filterwarnings("ignore:A query to which")
+@pytest.mark.filterwarnings("ignore:`.+_mask` hides all keys")
 @pytest.mark.parametrize("mask_shape", [(5, 3), (2, 11, 5, 3), (1, 11, 5, 3), (2, 1, 2, 5, 3)])
 def test_extra_leading_axes(attention: Any, of_rows: Any, mask_shape: tuple[int, ...]) -> None:
     x, memory = draw(2, 11, 5, 7), draw(2, 11, 3, 7, seed=1)
