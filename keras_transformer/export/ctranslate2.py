@@ -114,7 +114,7 @@ def _supported(model: keras.Model) -> Transformer:
         )
     if model.config.positions == "relative_keys":
         raise ValueError(
-            "CTranslate2 has no relative position keys in this form. "
+            "CTranslate2 supports no relative position keys. "
             "Received: a model with positions='relative_keys'."
         )
     activation = _activation(model)

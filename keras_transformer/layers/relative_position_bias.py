@@ -12,6 +12,16 @@ from keras_transformer._backend.gather import shape_of
 from keras_transformer.types import Shape, Tensor
 
 
+def _clipped_distances(
+    query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int, limit: int
+) -> Tensor:
+    """Return `(t, s)`: 0 for keys at least `limit` before the query, up to `2 * limit` after it."""
+    queries = ops.arange(query_length, dtype="int32") + as_position(start)
+    # (t,), (s,) -> (t, s)
+    distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
+    return ops.clip(distances, -limit, limit) + limit
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativePositionBias(keras.layers.Layer):
     """Learned per-head bias on the attention logits, indexed by query-key distance (T5).
@@ -86,11 +96,7 @@ class RelativePositionBias(keras.layers.Layer):
         self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0
     ) -> Tensor:
         """Return the float32 bias `(1, h, t, s)` of `t` queries, the first at `start`, and `s` keys."""
-        queries = ops.arange(query_length, dtype="int32") + as_position(start)
-        # (t,), (s,) -> (t, s)
-        distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
-        limit = self.max_distance
-        distances = ops.clip(distances, -limit, limit) + limit
+        distances = _clipped_distances(query_length, key_length, start, self.max_distance)
         # A table computed in NumPy saves the logarithms in every call.
         buckets = ops.take(ops.convert_to_tensor(self._buckets()), distances, axis=0)
         # (t, s) -> (t, s, h) -> (1, h, t, s)

@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
-from keras_transformer._arguments import as_position, check_positive, known_width
+from keras_transformer._arguments import check_positive, known_width
 from keras_transformer._backend.gather import shape_of
+from keras_transformer.layers.relative_position_bias import _clipped_distances
 from keras_transformer.types import Shape, Tensor
 
 
@@ -51,10 +52,7 @@ class RelativePositionKeys(keras.layers.Layer):
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
-        queries = ops.arange(shape_of(query)[1], dtype="int32") + as_position(start)
-        # (t,), (s,) -> (t, s)
-        distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
-        distances = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
+        distances = _clipped_distances(shape_of(query)[1], key_length, start, self.max_distance)
         # (t, s) -> (t, s, k)
         keys = ops.take(ops.cast(self.keys, query.dtype), distances, axis=0)
         query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)

@@ -167,6 +167,13 @@ def test_frames_and_ensembles_are_refused(make_model: MakeModel, tmp_path: Path)
         export_ctranslate2(ensemble, tmp_path / "model")
 
 
+def test_relative_position_keys_are_refused(make_model: MakeModel, tmp_path: Path) -> None:
+    model = make_model(positions="relative_keys")
+    with pytest.raises(ValueError, match=r"no relative position keys\. Received: .*='relative_keys'"):
+        export_ctranslate2(model, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
 @pytest.mark.slow
 def test_a_quantized_model_is_refused(make_model: MakeModel, tmp_path: Path) -> None:
     model = make_model(seed=0)
