@@ -1,12 +1,11 @@
 """`keras-transformer generate`."""
 
 import dataclasses
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from keras_transformer.cli.options import check_files, choose_model, model_options
+from keras_transformer.cli.options import check_texts, choose_model, given_texts, model_options
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 from keras_transformer.errors import InputError
 
@@ -62,10 +61,7 @@ def generate(
       keras-transformer generate --model runs/tales --temperature 1 --num-samples 3 --seed 7 "the dog"
       keras-transformer generate --saved-model saved_models/tales < prompts.txt > texts.txt
     """
-    if prompts and input_file is not None:
-        received = f"{len(prompts)} prompts and --input {input_file}"
-        raise InputError(f"Give prompts or --input. Received: {received}.")
-    check_files(input_file)
+    check_texts(prompts, input_file, "prompts")
     choice = choose_model(model, saved_model)
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     changes = {name: value for name, value in sampling.items() if value is not None}
@@ -74,10 +70,9 @@ def generate(
     with loading(choice.path):
         from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import open_model
-        from keras_transformer.data import read_lines
         from keras_transformer.export.served_model import ServedModel
         from keras_transformer.tasks import TextTask
-    lines = list(prompts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
+    lines = given_texts(prompts, input_file)
     task = open_model(choice, TextTask, trust=trust)
     with quick_start(len(lines)), progress_bar(len(lines), "generating") as progress:
         if isinstance(task, ServedModel):

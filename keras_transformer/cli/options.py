@@ -1,6 +1,7 @@
 """Shared options for models, searches and files, and checks that need no TensorFlow."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -75,6 +76,22 @@ def check_files(*names: str | None) -> None:
         if not set("*?[").intersection(path.name):
             with errors_named("read", path):
                 path.stat()
+
+
+def check_texts(texts: Sequence[str], input_file: str | None, noun: str = "texts") -> None:
+    """Raise InputError if both texts and `--input` are given, or the file is missing."""
+    if texts and input_file is not None:
+        received = f"{len(texts)} {noun} and --input {input_file}"
+        raise InputError(f"Give {noun} or --input. Received: {received}.")
+    check_files(input_file)
+
+
+def given_texts(texts: Sequence[str], input_file: str | None) -> list[str]:
+    """Return the texts, else the lines of the file, else those of standard input."""
+    from keras_transformer.data import read_lines
+
+    # Read bytes: standard input is UTF-8 like files, whatever the encoding of the terminal.
+    return [*texts] or read_lines(sys.stdin.buffer if input_file is None else input_file)
 
 
 def search_options(command: _Command) -> _Command:

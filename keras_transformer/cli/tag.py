@@ -1,12 +1,9 @@
 """`keras-transformer tag`."""
 
-import sys
-
 import click
 
-from keras_transformer.cli.options import check_files, choose_model, model_options
+from keras_transformer.cli.options import check_texts, choose_model, given_texts, model_options
 from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
-from keras_transformer.errors import InputError
 
 
 @click.command(cls=Verb)
@@ -34,16 +31,13 @@ def tag(
       keras-transformer tag --model runs/names "Anna lives in New York."
       keras-transformer tag --saved-model saved_models/names --spans < texts.txt
     """
-    if texts and input_file is not None:
-        raise InputError(f"Give texts or --input. Received: {len(texts)} texts and --input {input_file}.")
-    check_files(input_file)
+    check_texts(texts, input_file)
     choice = choose_model(model, saved_model)
     with loading(choice.path):
         from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import open_model
-        from keras_transformer.data import read_lines
         from keras_transformer.tasks import Tagger
-    lines = list(texts) or read_lines(sys.stdin.buffer if input_file is None else input_file)
+    lines = given_texts(texts, input_file)
     tagger = open_model(choice, Tagger, trust=trust)
     with quick_start(len(lines)), progress_bar(len(lines), "tagging") as progress:
         outputs = tagger.tag(lines, batch_size=batch_size, progress=progress)

@@ -1,6 +1,5 @@
 """`keras-transformer translate`."""
 
-import sys
 from typing import Any
 
 import click
@@ -9,6 +8,7 @@ from keras_transformer.cli.options import (
     check_files,
     check_search,
     choose_model,
+    given_texts,
     model_options,
     search_options,
 )
@@ -66,14 +66,9 @@ def translate(
     with loading(choice.path):
         from keras_transformer._backend import quick_start
         from keras_transformer.cli.models import change_search, open_model
-        from keras_transformer.data import read_frames, read_lines
+        from keras_transformer.data import read_frames
         from keras_transformer.tasks import TextTask
-    lines: list[Any]
-    if frames is not None:
-        lines = [*read_frames(frames)]
-    else:
-        # Read bytes: standard input is UTF-8 like files, whatever the encoding of the terminal.
-        lines = [*texts] or [*read_lines(sys.stdin.buffer if input_file is None else input_file)]
+    lines: list[Any] = [*given_texts(texts, input_file)] if frames is None else [*read_frames(frames)]
     reads = "text" if frames is None else "features"
     translator = open_model(choice, TextTask, trust=trust, reads=reads)
     change_search(translator, beam_size, length_penalty)

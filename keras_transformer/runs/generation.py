@@ -120,13 +120,9 @@ class GenerationRun(RunKind):
     noun = "texts"
     needs = "texts: --texts FILE"
     verb = "generate"
+    files = "texts"
     template = "generation.html"
     config: GenerationConfig
-
-    def origin(self, prefix: str) -> str | list[str] | None:
-        """Return the files of texts."""
-        origin: str | list[str] | None = getattr(self.config.data, f"{prefix}texts")
-        return origin
 
     def read_from(
         self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
@@ -146,11 +142,6 @@ class GenerationRun(RunKind):
         """Train the tokenizer, from training texts only."""
         texts = [*data.train]
         return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
-
-    @property
-    def longest(self) -> int:
-        """Maximum length of a text, in tokens."""
-        return self.config.data.max_length
 
     def encode(self, examples: Sequence[str], readers: Readers, progress: Progress | None) -> EncodedTexts:
         """Tokenize texts."""
@@ -183,9 +174,7 @@ class GenerationRun(RunKind):
     def make_task(self, model: CausalLM, readers: Readers) -> TextGenerator:
         """Make a generator with the configured sampling."""
         [tokenizer] = readers
-        return TextGenerator(
-            model, tokenizer, search=self.config.decoding.search(), max_length=self.config.data.max_length
-        )
+        return TextGenerator(model, tokenizer, search=self.config.decoding.search(), max_length=self.longest)
 
     def score(
         self,

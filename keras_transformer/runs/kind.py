@@ -1,14 +1,15 @@
 """Base class of the task-specific parts of a run. Each task has one module; `Run` is the common part."""
 
 import abc
+import copy
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
 
 import keras
 import numpy as np
@@ -25,6 +26,7 @@ from keras_transformer.runs.recipe import choose_dropout, train_tokenizer
 from keras_transformer.tasks import ModelTask, Task
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training import compile_model
+from keras_transformer.types import SPECIAL_IDS
 
 # Factory of progress bars, from length and label. The context manager yields a function that adds a number
 # of finished items.
@@ -110,6 +112,10 @@ class RunKind(abc.ABC):
     """Required data, with its flag, for messages."""
     verb: ClassVar[str]
     """Command that runs a trained model."""
+    files: ClassVar[str] = "pairs"
+    """Data option that names the training files; `validation_` and `test_` before it name the others."""
+    pad_id: ClassVar[int] = SPECIAL_IDS.pad
+    """Label that the loss ignores."""
     template: ClassVar[str] = "report.html"
     """Report page in `templates/`: `report.html`, or a page that extends it."""
     pictures: ClassVar[tuple[str, ...]] = ()
@@ -120,12 +126,20 @@ class RunKind(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if not hasattr(cls, "config_class"):  # shared by several kinds
+            return
         RunKind.kinds[cls.config_class.model_fields["task"].default] = cls
 
     @staticmethod
     def of(config: RunConfig) -> "RunKind":
         """Return the kind for a configuration."""
         return RunKind.kinds[config.task](config)
+
+    def completed(self, chosen: Mapping[str, int | None]) -> Self:
+        """Return a copy in which the given choices fill in the options that are not set; data stay read."""
+        kind = copy.copy(self)
+        kind.config = self.config.completed(chosen)
+        return kind
 
     # Data.
 
@@ -152,9 +166,9 @@ class RunKind(abc.ABC):
             return self.read_from(origin)
         return self.read_from(self.origin(""), part, optional=True)  # a split of the same dataset
 
-    @abc.abstractmethod
     def origin(self, prefix: str) -> Any:
         """Return the files (or name) of examples given by options with this prefix, else None."""
+        return getattr(self.config.data, f"{prefix}{self.files}")
 
     @abc.abstractmethod
     def read_from(
@@ -210,9 +224,10 @@ class RunKind(abc.ABC):
         return tuple(getattr(initial, name) for name in self.task_class.tokenizer_names)
 
     @property
-    @abc.abstractmethod
     def longest(self) -> int:
         """Maximum length of an example, which a batch must hold."""
+        limit: int = self.config.data.max_length
+        return limit
 
     @abc.abstractmethod
     def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> Encoded:
@@ -256,6 +271,7 @@ class RunKind(abc.ABC):
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             r_drop=recipe.r_drop,
             z_loss=recipe.z_loss,
+            pad_id=self.pad_id,
         )
 
     @abc.abstractmethod

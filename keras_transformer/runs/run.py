@@ -59,7 +59,8 @@ class Run:
                 "`config` must be a RunConfig or None; `Run.from_toml(path)` reads a file. "
                 f"Received: config={config!r:.200}."
             )
-        self.config = RunConfig.default() if config is None else config
+        self.kind = RunKind.of(RunConfig.default() if config is None else config)
+        """Task-specific part of the run, which holds the configuration."""
         self.outputs: list[Any] = []
         """Outputs for the test examples, in order. Empty before `train`."""
 
@@ -108,9 +109,10 @@ class Run:
         return Path(self.config.run_directory, self.config.name)
 
     @property
-    def kind(self) -> RunKind:
-        """Task-specific part of the run."""
-        return RunKind.of(self.config)
+    def config(self) -> RunConfig:
+        """Configuration; `train` completes it with what it chose, such as the number of epochs."""
+        config: RunConfig = self.kind.config
+        return config
 
     @cached_property
     def data(self) -> RunData:
@@ -183,7 +185,7 @@ class Run:
             examples = self.data
             begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)
             with begin as saved:
-                kind = RunKind.of(config.completed(saved.chosen))
+                kind = self.kind.completed(saved.chosen)
                 corpus, fingerprint = examples.corpus, kind.fingerprint
                 trained_on = fingerprint(examples.train) if corpus is None else corpus.fingerprint
                 check_data(
@@ -194,7 +196,7 @@ class Run:
                     _LOGGER.info("  %s", kind.describe(example))
                 readers = _run_readers(kind, directory, examples)
                 data = _RunBatches(kind, examples, readers, progress)
-                self.config = config.completed(data.sizes._asdict())
+                self.kind = self.kind.completed(data.sizes._asdict())
                 checkpoint = _train_model(data, saved, devices, callbacks=callbacks, verbose=verbose)
             self.task = _finished_task(data, directory)
             self.task.save(directory)

@@ -2,55 +2,37 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import cached_property
 from typing import Any, Literal
 
-import keras
 import tensorflow as tf
-from keras.optimizers.schedules import LearningRateSchedule
 
-from keras_transformer.data import EncodedTags, label_names, read_tagged, tagging_dataset
+from keras_transformer.data import EncodedTags, read_tagged, tagging_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_tags
 from keras_transformer.models import EncoderModel
-from keras_transformer.runs.classification import (
+from keras_transformer.runs.config import FileName, RunConfig
+from keras_transformer.runs.kind import Progress, Readers
+from keras_transformer.runs.labels import (
     _BATCH_SIZE,
-    _ClassificationTraining,
+    LabelRun,
     _EncoderSection,
-    _LabelledSection,
+    _LabelSection,
+    _LabelTraining,
 )
-from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
-from keras_transformer.runs.recipe import choose_kind
-from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import Tagger, Tagging, TextTagger
-from keras_transformer.training import compile_model
-from keras_transformer.types import Length, TaggedText
+from keras_transformer.types import TaggedText
 
 _NOT_COUNTED = -100
 _OUTSIDE = "O"
-_NUM_EXAMPLES = 12
 
 
-class _TaggedSection(_DataSection):
+class _TaggingSection(_LabelSection):
     """Training, validation and test texts with tags, and the length limit."""
 
     pairs: FileName | None = None
     """Tagged texts: CoNLL files (a token and its tag per line, an empty line between texts) or `.jsonl`
     (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` selects fields, or columns
     from 1."""
-    validation_pairs: FileName | None = None
-    """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
-    test_pairs: FileName | None = None
-    """Test texts, to score after training."""
-    max_length: Length = _LabelledSection.model_fields["max_length"].default
-    """Maximum text length in tokens, including the end token. Longer texts are truncated."""
-
-
-class _TaggerSection(_ModelSection):
-    """A preset, and any fields of an `EncoderModel` that override it."""
-
-    decided_elsewhere = _EncoderSection.decided_elsewhere
 
 
 class TaggingConfig(RunConfig):
@@ -58,28 +40,22 @@ class TaggingConfig(RunConfig):
 
     task: Literal["tag"] = "tag"
     """Task to train for."""
-    data: _TaggedSection = _TaggedSection()
-    model: _TaggerSection = _TaggerSection()
-    training: _ClassificationTraining = _ClassificationTraining()
+    data: _TaggingSection = _TaggingSection()
+    model: _EncoderSection = _EncoderSection()
+    training: _LabelTraining = _LabelTraining()
 
 
-class TaggingRun(RunKind):
+class TaggingRun(LabelRun):
     """Run on tagged texts; an example is the tokens of a text and their tags."""
 
     config_class = TaggingConfig
     task_class = TextTagger
-    model_class = EncoderModel
     scored_class = Tagger
-    noun = "texts"
     needs = "tagged texts: --pairs FILE"
     verb = "tag"
     template = "tagging.html"
+    pad_id = _NOT_COUNTED  # only the first token of each word counts
     config: TaggingConfig
-
-    def origin(self, prefix: str) -> str | None:
-        """Return the file of tagged texts."""
-        origin: str | None = getattr(self.config.data, f"{prefix}pairs")
-        return origin
 
     def read_from(
         self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
@@ -87,31 +63,16 @@ class TaggingRun(RunKind):
         """Read tagged texts."""
         return [] if optional else read_tagged(origin)
 
-    @cached_property
-    def tags(self) -> list[str]:
-        """Tags of all training texts, including the held-out ones."""
-        return label_names(self.training_part)
-
     def describe(self, example: TaggedText) -> str:
         """Return the beginning of a text with its tags."""
         return _shown(*example)[:120]
-
-    def make_readers(self, data: RunData) -> Readers:
-        """Train the tokenizer, from training texts only."""
-        texts = [" ".join(tokens) for tokens, _ in data.train]
-        return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
-
-    @property
-    def longest(self) -> int:
-        """Maximum length of a text, in tokens."""
-        return self.config.data.max_length
 
     def encode(
         self, examples: Sequence[TaggedText], readers: Readers, progress: Progress | None
     ) -> EncodedTags:
         """Tokenize texts and number their tags."""
         [tokenizer] = readers
-        return EncodedTags.encode(examples, tokenizer, self.tags, max_length=self.longest)
+        return EncodedTags.encode(examples, tokenizer, self.labels, max_length=self.longest)
 
     def batches(
         self, encoded: EncodedTags, readers: Readers, tokens_per_batch: int, first_epoch: int | None
@@ -126,37 +87,10 @@ class TaggingRun(RunKind):
             pad_to_bucket_boundary=self.pads_to_buckets,
         )
 
-    def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> EncoderModel:
-        """Build a model with one output per tag."""
-        [tokenizer] = readers
-        options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
-        return EncoderModel(tokenizer.vocabulary_size, len(self.tags), pooling=None, **options, dtype=dtype)
-
-    def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
-        """Compile a new model; only the first token of each word counts in the loss."""
-        recipe = self.config.training
-        compile_model(
-            model,
-            learning_rate,
-            label_smoothing=recipe.label_smoothing,
-            clip_norm=recipe.clip_norm,
-            ema_momentum=recipe.ema_momentum,
-            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
-            pad_id=_NOT_COUNTED,
-        )
-
-    def check_model(self, model: EncoderModel) -> None:
-        """Raise InputError if the initial model has another number of tags."""
-        if model.output_shape[-1] != len(self.tags):
-            raise InputError(
-                "`initial_model` must have been trained on the same tags. Received: "
-                f"{model.output_shape[-1]} tags, and {len(self.tags)} in {self.config.data.pairs}."
-            )
-
     def make_task(self, model: EncoderModel, readers: Readers) -> TextTagger:
         """Make a tagger with the tags."""
         [tokenizer] = readers
-        return TextTagger(model, tokenizer, self.tags, max_length=self.longest)
+        return TextTagger(model, tokenizer, self.labels, max_length=self.longest)
 
     def score(
         self,
@@ -186,26 +120,17 @@ class TaggingRun(RunKind):
             lines.append(f"  {_shown(tokens, given)[:200]}{right}")
         return lines
 
-    def page(self, results: RunResults) -> dict[str, Any]:
-        """Return texts with mistakes, and the vocabulary."""
-        training: Any = results.training
-        [tokenizer] = results.readers
+    def mistakes(self, examples: Sequence[TaggedText], outputs: Sequence[Tagging]) -> list[tuple[Any, ...]]:
+        """Return texts with their true tags, and with the predicted ones."""
         tagged = [
             (tokens, [*tags], _fitted(output, len(tokens)))
-            for (tokens, tags), output in zip(results.data.test, results.outputs, strict=False)
+            for (tokens, tags), output in zip(examples, outputs, strict=False)
         ]
-        wrong = [
+        return [
             (_shown(tokens, right), _shown(tokens, given))
             for tokens, right, given in tagged
             if right != given
         ]
-        token_ids, lengths = training.token_ids.flat_values.numpy(), training.lengths()[:, 0]
-        texts = [" ".join(tokens) for tokens, _ in results.data.test]
-        return {
-            "mistakes": wrong[:_NUM_EXAMPLES],
-            "num_mistakes": len(wrong),
-            "sides": [text_side("text", tokenizer, lengths, self.longest, token_ids, texts)],
-        }
 
 
 def score_tags(
