@@ -17,8 +17,8 @@ from keras_transformer._backend.compiler import (
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
 from keras_transformer._backend.formulas import fast_dropout, layer_normalization, position_angles
-from keras_transformer._backend.gather import assign_rows, largest, shape_of, take
-from keras_transformer._backend.gradients import add_at_labels, finished
+from keras_transformer._backend.gradients import add_at_labels, order_after
+from keras_transformer._backend.indexing import assign_rows, dynamic_shape, gather, largest
 from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer._backend.projection import project
 from keras_transformer._backend.random import GeneratorState, draw_normal, draw_uniforms
@@ -40,26 +40,26 @@ __all__ = [
     "device_scope",
     "draw_normal",
     "draw_uniforms",
+    "dynamic_shape",
     "fast_dropout",
-    "finished",
     "fused_attention",
+    "gather",
     "keep_compilations",
     "largest",
     "layer_normalization",
     "makes_values",
     "masked_softmax",
     "optimizer_state",
+    "order_after",
     "position_angles",
     "project",
     "quick_start",
     "rematerialize",
     "row_shares",
-    "shape_of",
     "shapes_only",
     "share_rows",
     "snapshot_weights",
     "sum_over_replicas",
-    "take",
     "train_on_cores",
     "weigh_updates",
 ]

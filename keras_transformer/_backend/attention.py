@@ -8,7 +8,7 @@ from keras import KerasTensor, ops
 
 from keras_transformer._arguments import known_sizes
 from keras_transformer._backend.compiler import _in_compiler
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.types import MINUS_INFINITY, Tensor
 
 
@@ -34,7 +34,7 @@ def masked_softmax(logits: Tensor, mask: Tensor | None, *, training: bool | None
     else:
         scores = _softmax_where(mask, logits)
     # A mask of unknown sizes may have enlarged the scores; the reshape then raises an error.
-    return ops.reshape(scores, shape_of(logits)) if is_open else scores
+    return ops.reshape(scores, dynamic_shape(logits)) if is_open else scores
 
 
 def _softmax_where(mask: Tensor, logits: Tensor) -> Tensor:
@@ -213,9 +213,9 @@ def _batch_matmul(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -
     matrices = ops.transpose(matrices, (0, 1, 3, 2)) if transposed else matrices
     if not hypotheses:
         return ops.matmul(rows, matrices)
-    batch_size, *_, width = shape_of(rows)
+    batch_size, *_, width = dynamic_shape(rows)
     by_group = ops.transpose(rows, (0, 2, 1, 3, 4))  # (b, g, n, r, i)
     by_group = ops.reshape(by_group, (batch_size, num_groups, hypotheses[0] * num_shared, width))
     products = ops.matmul(by_group, matrices)
-    split = (batch_size, num_groups, hypotheses[0], num_shared, shape_of(products)[-1])
+    split = (batch_size, num_groups, hypotheses[0], num_shared, dynamic_shape(products)[-1])
     return ops.transpose(ops.reshape(products, split), (0, 2, 1, 3, 4))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer._backend.compiler import _in_compiler
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer._backend.random import _random_bits
 from keras_transformer.types import Tensor
 
@@ -62,7 +62,7 @@ def layer_normalization(
     if not training:
         return ops.cast(standardized(rows)[0] * gamma + beta, dtype)
     outputs = normalized(ops.reshape(rows, (-1, rows.shape[-1])), gamma, beta)  # (b, t, d) -> (b * t, d)
-    return ops.cast(ops.reshape(outputs, shape_of(inputs)), dtype)
+    return ops.cast(ops.reshape(outputs, dynamic_shape(inputs)), dtype)
 
 
 def fast_dropout(inputs: Tensor, rate: float, seed_generator: keras.random.SeedGenerator) -> Tensor | None:
@@ -81,7 +81,7 @@ def fast_dropout(inputs: Tensor, rate: float, seed_generator: keras.random.SeedG
     import tensorflow as tf
 
     seed = seed_generator.next()
-    shape = shape_of(inputs)
+    shape = dynamic_shape(inputs)
     size = tf.reduce_prod(shape)
     # On TensorFlow most of dropout's time is spent on drawing a float32 per number; 8 bits allow only rates
     # that are multiples of 1/256. Each call draws one of the two multiples next to `rate`, so that every

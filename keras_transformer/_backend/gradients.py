@@ -48,7 +48,9 @@ def _add_in_place(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
     return added(flat, values)
 
 
-def finished(tensors: Sequence[Tensor | None], others: Sequence[Tensor] | None = None) -> list[Tensor | None]:
+def order_after(
+    tensors: Sequence[Tensor | None], others: Sequence[Tensor] | None = None
+) -> list[Tensor | None]:
     """Return tensors that are available only after all of them, or all of `others`, are computed.
 
     Args:

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer._backend.compiler import _in_compiler
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.types import Tensor
 
 
@@ -56,7 +56,7 @@ class PositionBuffer:
         position = ops.cast(position, "int32")
         if _writes_slices():
             return position * num_hypotheses
-        batch_size, num_heads, num_slots, _ = shape_of(buffer)
+        batch_size, num_heads, num_slots, _ = dynamic_shape(buffer)
         rows = ops.arange(batch_size * num_heads, dtype="int32") * num_slots + position * num_hypotheses
         hypotheses = ops.arange(num_hypotheses, dtype="int32")[:, None]
         return ops.reshape(ops.reshape(rows, (-1, 1, num_heads)) + hypotheses, (-1,))  # (b * n * h,)

@@ -5,7 +5,7 @@ import math
 import keras
 from keras import ops
 
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.types import Tensor
 
 
@@ -37,4 +37,4 @@ def _as_product(inputs: Tensor, kernel: Tensor, bias: Tensor | None) -> Tensor:
     rows = ops.reshape(inputs, (-1, math.prod(summed)))
     outputs = ops.matmul(rows, ops.reshape(kernel, (math.prod(summed), math.prod(sizes))))
     outputs = outputs if bias is None else ops.add(outputs, ops.reshape(bias, (-1,)))
-    return ops.reshape(outputs, (*shape_of(inputs)[:2], *sizes))
+    return ops.reshape(outputs, (*dynamic_shape(inputs)[:2], *sizes))

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, NamedTuple
 from keras import ops
 
 from keras_transformer._arguments import check_choice, check_number, check_positive
-from keras_transformer._backend.gather import largest, shape_of, take
+from keras_transformer._backend.indexing import dynamic_shape, gather, largest
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
@@ -150,8 +150,8 @@ class BeamSearch(Search):
         """Extend every unfinished hypothesis by one token."""
         is_running = self.is_running(state, max_length)
         found, cache = self._extend(state, step, max_length)
-        ids = take(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
-        is_position = ops.equal(ops.arange(shape_of(ids)[2], dtype="int32"), state.position)
+        ids = gather(state.running_ids, found.beams, batch_dims=1)  # (b, 2n, t)
+        is_position = ops.equal(ops.arange(dynamic_shape(ids)[2], dtype="int32"), state.position)
         ids = ops.where(is_position, found.token_ids[..., None], ids)
         ended = ops.equal(found.token_ids, self._ids.end)
         # A finished source does not change while others in the batch go on.
@@ -163,12 +163,12 @@ class BeamSearch(Search):
         # It also stays finished: as the length grows, the bound could rise again.
         running = ops.where(is_running[:, None], running, LOWEST_SCORE)
         # The cache indexes the hypotheses of all sources: (b, n) -> (b * n,)
-        first = ops.arange(shape_of(order)[0], dtype="int32")[:, None] * self.beam_size
-        rows = ops.reshape(take(found.beams, order, batch_dims=1) + first, (-1,))
+        first = ops.arange(dynamic_shape(order)[0], dtype="int32")[:, None] * self.beam_size
+        rows = ops.reshape(gather(found.beams, order, batch_dims=1) + first, (-1,))
         return state._replace(
             position=state.position + 1,
-            last_ids=take(found.token_ids, order, batch_dims=1),
-            running_ids=take(ids, order, batch_dims=1),
+            last_ids=gather(found.token_ids, order, batch_dims=1),
+            running_ids=gather(ids, order, batch_dims=1),
             running_log_probabilities=running,
             finished_ids=finished_ids,
             finished_scores=finished_scores,
@@ -192,9 +192,11 @@ class BeamSearch(Search):
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)
         fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
         source = ops.maximum(fills, 0)  # index of the unfinished hypothesis for a free rank
-        filled = take(running_scores, source, batch_dims=1)
+        filled = gather(running_scores, source, batch_dims=1)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
-        ids = ops.where(is_free[..., None], take(state.running_ids, source, batch_dims=1), state.finished_ids)
+        ids = ops.where(
+            is_free[..., None], gather(state.running_ids, source, batch_dims=1), state.finished_ids
+        )
         # There may be fewer hypotheses than ranks.
         ids = ops.where(_is_possible(scores)[..., None], ids[:, : self.num_outputs], self._ids.pad)
         return SearchResult(self._pad_hypotheses(ids, max_length), scores)
@@ -214,7 +216,7 @@ class BeamSearch(Search):
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))
         ids = ops.reshape(ids, (-1, self.beam_size * num_tokens))
         best, found = largest(totals, min(2 * self.beam_size, self.beam_size * num_tokens))
-        return _Candidates(best, found // num_tokens, take(ids, found, batch_dims=1)), cache
+        return _Candidates(best, found // num_tokens, gather(ids, found, batch_dims=1)), cache
 
     def _merge_finished(
         self, state: _BeamState, found: _Candidates, may_finish: Tensor, ids: Tensor
@@ -226,7 +228,7 @@ class BeamSearch(Search):
         scores = self._score(found.log_probabilities, state.position + 1, state, found.beams)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
-        return scores, take(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
+        return scores, gather(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
 
     def _merge_cut_off(
         self, state: _BeamState, running_scores: Tensor, max_length: int
@@ -237,7 +239,7 @@ class BeamSearch(Search):
         scores = ops.where(is_cut_off, running_scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         ids = ops.concatenate([state.finished_ids, state.running_ids], axis=1)
-        state = state._replace(finished_ids=take(ids, order, batch_dims=1), finished_scores=scores)
+        state = state._replace(finished_ids=gather(ids, order, batch_dims=1), finished_scores=scores)
         return state, ops.where(is_cut_off, LOWEST_SCORE, running_scores)
 
     def _score(
@@ -249,7 +251,7 @@ class BeamSearch(Search):
             return scores
         cache = state.cache
         sums = cache.attention_sums
-        sums = sums if beams is None else take(sums, beams, batch_dims=1)  # (b, m, s)
+        sums = sums if beams is None else gather(sums, beams, batch_dims=1)  # (b, m, s)
         terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))
         if not _is_absent(cache.encoder_padding_mask):
             is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]

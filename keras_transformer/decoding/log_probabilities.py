@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 
 from keras import ops
 
-from keras_transformer._backend.gather import largest, shape_of, take
+from keras_transformer._backend.indexing import dynamic_shape, gather, largest
 from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
 # Lower bound of a forced token's log-probability: if the model assigns it no probability, the score of the
@@ -39,7 +39,7 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
     top = ops.max(logits, axis=-1, keepdims=True)
     log_total = top + ops.log(ops.sum(ops.exp(logits - top), axis=-1, keepdims=True))
     if num_tokens == 1:
-        numbers = ops.arange(shape_of(logits)[-1], dtype="int32")
+        numbers = ops.arange(dynamic_shape(logits)[-1], dtype="int32")
         banned = ops.cast(_is_banned(numbers, special_ids), "float32")
         allowed = logits + LOWEST_SCORE * banned
         best, ids = largest(allowed)
@@ -48,7 +48,7 @@ def _best_tokens(logits: Tensor, num_tokens: int, special_ids: SpecialIds) -> tu
     best, ids = largest(logits, min(num_tokens + len(_banned_ids(special_ids)), logits.shape[-1]))
     scores = ops.where(_is_banned(ids, special_ids), LOWEST_SCORE, best - log_total)
     scores, order = largest(scores, num_tokens)
-    return scores, take(ids, order, batch_dims=1)
+    return scores, gather(ids, order, batch_dims=1)
 
 
 def _banned_ids(special_ids: SpecialIds) -> list[int]:

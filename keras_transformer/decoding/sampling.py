@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 from keras import ops
 
 from keras_transformer._arguments import check_number, check_positive
-from keras_transformer._backend.gather import largest, shape_of
+from keras_transformer._backend.indexing import dynamic_shape, largest
 from keras_transformer._backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
@@ -65,7 +65,7 @@ class _IndependentSearch(Search):
         chosen, gained = (ops.reshape(part, (-1, self.beam_size)) for part in (chosen, gained))
         gained = ops.where(state.ended, 0.0, ops.maximum(gained, FORCED_LOG_PROBABILITY))
         chosen = ops.where(state.ended, self._ids.pad, chosen)
-        is_position = ops.equal(ops.arange(shape_of(state.token_ids)[2], dtype="int32"), state.position)
+        is_position = ops.equal(ops.arange(dynamic_shape(state.token_ids)[2], dtype="int32"), state.position)
         return state._replace(
             position=state.position + 1,
             last_ids=chosen,

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_transformer._arguments import check_choice, check_kind, check_number
-from keras_transformer._backend.gather import shape_of, take
+from keras_transformer._backend.indexing import dynamic_shape, gather
 from keras_transformer._backend.loop import PositionBuffer
 from keras_transformer.decoding.constraints import (
     NO_CONSTRAINTS,
@@ -260,7 +260,7 @@ class Search(abc.ABC):
 
     def _pad_hypotheses(self, token_ids: Tensor, max_length: int) -> Tensor:
         """Pad hypotheses `(b, n, t)` to `(b, n, T)`."""
-        batch_size, beam_size, length = shape_of(token_ids)
+        batch_size, beam_size, length = dynamic_shape(token_ids)
         padding = ops.full((batch_size, beam_size, max_length - length), self._ids.pad, dtype="int32")
         return ops.reshape(
             ops.concatenate([token_ids, padding], axis=-1), (batch_size, beam_size, max_length)
@@ -273,7 +273,7 @@ class Search(abc.ABC):
         # XLA cannot change a size inside a loop, so there is a loop for each cache length: 32, 64, 128 ...
         # Each is entered only if a hypothesis has outgrown the one before. The last quarter of a large batch
         # has a separate loop only at the first cache length, since each loop takes seconds to compile.
-        last, batch_size = min(cache_length, max_length), shape_of(state.last_ids)[0]
+        last, batch_size = min(cache_length, max_length), dynamic_shape(state.last_ids)[0]
         few, is_large = batch_size // 4, cache_length == CHUNK < max_length and batch_size >= _MIN_SPLIT_BATCH
         num_left = 0 if is_large is False else ops.where(is_large, few, 0)
         state = self._advance_while(state, step, last, num_left, max_length)
@@ -311,18 +311,23 @@ class Search(abc.ABC):
             state = self._grow(start._make(fields), more)
             # A hypothesis at its maximum length must not grow while it waits for others.
             last = ops.minimum(cache_length, ops.min(state.limits.cut_off_length(max_length)))
-            state = self._advance_while(state, step, last, shape_of(numbers)[0] * 3 // 4, max_length)
+            state = self._advance_while(state, step, last, dynamic_shape(numbers)[0] * 3 // 4, max_length)
             is_running = ops.logical_and(
                 self.is_running(state, max_length), state.position < state.limits.cut_off_length(max_length)
             )
             done, running = _true_indices(ops.logical_not(is_running)), _true_indices(is_running)
             part = self.finalize(self._select(state, done), max_length)
-            rows = take(numbers, done)[:, None]
+            rows = gather(numbers, done)[:, None]
             written = (ops.scatter_update(all_, rows, new) for all_, new in zip(result, part, strict=True))
-            return take(numbers, running), cache_length, SearchResult(*written), *self._select(state, running)
+            return (
+                gather(numbers, running),
+                cache_length,
+                SearchResult(*written),
+                *self._select(state, running),
+            )
 
         first = ops.arange(batch_size, dtype="int32"), cache_length, nothing, *start
-        return ops.while_loop(lambda numbers, *_: shape_of(numbers)[0] > 0, advance, first)[2]
+        return ops.while_loop(lambda numbers, *_: dynamic_shape(numbers)[0] > 0, advance, first)[2]
 
     def _advance_while(
         self, state: State, step: Step, last: Tensor | int, num_left: Tensor | int, max_length: int
@@ -343,10 +348,10 @@ class Search(abc.ABC):
         is_running = ops.cast(self.is_running(state, max_length), "int32")
         _, rows = ops.top_k(is_running, few)
         part = self._advance_while(self._select(state, rows), step, last, 0, max_length)
-        places = ops.arange(shape_of(is_running)[0]) + few
+        places = ops.arange(dynamic_shape(is_running)[0]) + few
         places = ops.scatter_update(places, rows[:, None], ops.arange(few))
         state = keras.tree.map_structure(
-            lambda old, new: take(ops.concatenate([new, old]), places),
+            lambda old, new: gather(ops.concatenate([new, old]), places),
             state._replace(position=()),
             part._replace(position=()),
         )
@@ -354,7 +359,7 @@ class Search(abc.ABC):
 
     def _select(self, state: State, rows: Tensor) -> State:
         """Select sources by index, `rows` `(b',)`, with all their hypotheses."""
-        taken = keras.tree.map_structure(lambda part: take(part, rows), state._replace(position=()))
+        taken = keras.tree.map_structure(lambda part: gather(part, rows), state._replace(position=()))
         return taken._replace(position=state.position)
 
     def _grow(self, state: State, num_positions: Tensor | int) -> State:
@@ -362,7 +367,9 @@ class Search(abc.ABC):
         grown = {}
         for name in self.token_fields:
             tokens = getattr(state, name)
-            padding = ops.full((*shape_of(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype)
+            padding = ops.full(
+                (*dynamic_shape(tokens)[:-1], num_positions), self._ids.pad, dtype=tokens.dtype
+            )
             grown[name] = ops.concatenate([tokens, padding], axis=-1)
         return state._replace(**grown, cache=state.cache.grow(num_positions))
 

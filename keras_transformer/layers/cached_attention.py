@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_position, known_values
 from keras_transformer._backend.attention import attend_step
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer.layers.masks import combine_masks
 from keras_transformer.layers.multi_head_attention import MultiHeadAttention
@@ -34,7 +34,7 @@ class _AttentionCache(NamedTuple):
 
 
 def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
-    batch_size, num_heads, _, width = shape_of(buffer)
+    batch_size, num_heads, _, width = dynamic_shape(buffer)
     empty = PositionBuffer.make((batch_size, num_heads, num_slots, width), buffer.dtype)
     return ops.concatenate([buffer, empty], axis=2)
 
@@ -173,7 +173,7 @@ class _CachedAttention:
             cache = _AttentionCache(
                 *(PositionBuffer.write(*pair, step.slots, in_place=self._in_place) for pair in pairs)
             )
-            bias = self._self_bias(query, step, shape_of(cache.keys)[2])
+            bias = self._self_bias(query, step, dynamic_shape(cache.keys)[2])
         heads, scores = attend_step(query, *cache, bias)
         # (b, n, g, r, k) -> (b * n, h * k)
         rows = ops.reshape(heads, (-1, attention.num_heads * self._value_dim))

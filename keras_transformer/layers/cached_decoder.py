@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 import keras
 from keras import ops
 
-from keras_transformer._backend.gather import shape_of, take
+from keras_transformer._backend.indexing import dynamic_shape, gather
 from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
 from keras_transformer.layers.decoder import Decoder, DecoderLayer, _shape_description
@@ -50,14 +50,16 @@ class _DecoderCache(NamedTuple):
 
     def grow(self, num_positions: Tensor | int) -> "_DecoderCache":
         """Append unwritten positions."""
-        unwritten = ops.full((shape_of(self.ancestors)[0], self.beam_size, num_positions), -1, dtype="int32")
+        unwritten = ops.full(
+            (dynamic_shape(self.ancestors)[0], self.beam_size, num_positions), -1, dtype="int32"
+        )
         return self._replace(
             self_attention=tuple(cache.grow(num_positions * self.beam_size) for cache in self.self_attention),
             ancestors=ops.concatenate([self.ancestors, unwritten], axis=2),
         )
 
     def _write(self, position: Tensor | int) -> "_DecoderCache":
-        is_position = ops.equal(ops.arange(shape_of(self.ancestors)[2], dtype="int32"), position)
+        is_position = ops.equal(ops.arange(dynamic_shape(self.ancestors)[2], dtype="int32"), position)
         # (T,), (n, 1) -> (b, n, T): each hypothesis writes its own slot of the position
         writers = ops.arange(self.beam_size, dtype="int32")[:, None]
         return self._replace(ancestors=ops.where(is_position, writers, self.ancestors))
@@ -67,14 +69,14 @@ class _DecoderCache(NamedTuple):
         writers = ops.arange(self.beam_size, dtype="int32")
         # (b, n, T), (n,) -> (b, n, T, n) -> (b, n, T * n)
         is_visible = ops.equal(self.ancestors[..., None], writers)
-        batch_size, size, length = shape_of(self.ancestors)
+        batch_size, size, length = dynamic_shape(self.ancestors)
         return ops.reshape(is_visible, (batch_size, size, length * size))
 
 
 def _take_hypotheses(values: Tensor, rows: Tensor) -> Tensor:
     # (b, n, any) -> (b * n, any) -> (b, n, any); `rows` counts over all sources
-    beam_size, size = values.shape[1], shape_of(values)[2]
-    return ops.reshape(take(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
+    beam_size, size = values.shape[1], dynamic_shape(values)[2]
+    return ops.reshape(gather(ops.reshape(values, (-1, size)), rows), (-1, beam_size, size))
 
 
 class CachedDecoder:
@@ -146,7 +148,7 @@ class CachedDecoder:
         if encoder_output is not None:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
             encoder_output = _hide_padding(ops.convert_to_tensor(encoder_output), mask)
-            batch_size, source_length = shape_of(encoder_output)[:2]
+            batch_size, source_length = dynamic_shape(encoder_output)[:2]
             # Computed once for all steps and hypotheses.
             sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)
             if track_attention:

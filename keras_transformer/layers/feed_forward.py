@@ -13,7 +13,7 @@ from keras_transformer._arguments import (
     check_width,
     known_width,
 )
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _Dense
@@ -123,7 +123,7 @@ class FeedForward(keras.layers.Layer):
             # The gate itself has no activation.
             x = x * self.gate(rows)
         x = self.outer(self.inner_dropout(x, training=training))
-        return x if rows is inputs else ops.reshape(x, shape_of(inputs))
+        return x if rows is inputs else ops.reshape(x, dynamic_shape(inputs))
 
     def _dense(
         self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None

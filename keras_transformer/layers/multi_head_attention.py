@@ -20,7 +20,7 @@ from keras_transformer._arguments import (
     known_width,
 )
 from keras_transformer._backend.attention import fused_attention
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.dot_product_attention import _attend_without_scores, dot_product_attention
 from keras_transformer.layers.masks import (
@@ -306,7 +306,7 @@ class MultiHeadAttention(keras.layers.Layer):
         queries, keys, values = self.query_dense(query), self.key_dense(key), self.value_dense(value)
         if self.positions == "rotary":
             queries, keys = (
-                _Rotation.of(shape_of(heads)[1], self.key_dim)(heads) for heads in (queries, keys)
+                _Rotation.of(dynamic_shape(heads)[1], self.key_dim)(heads) for heads in (queries, keys)
             )
         if masks.query_mask is not None:
             has_scores = self.dropout > 0 or needs_scores
@@ -325,7 +325,7 @@ class MultiHeadAttention(keras.layers.Layer):
     def _combined(
         self, masks: _Masks, query: Tensor, value: Tensor, *, use_causal_mask: bool
     ) -> Tensor | None:
-        lengths = shape_of(query)[1], shape_of(value)[1]
+        lengths = dynamic_shape(query)[1], dynamic_shape(value)[1]
         return combine_masks(
             padding_mask=masks.padding_mask,
             key_mask=masks.key_mask,
@@ -346,7 +346,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: bool = False,
         use_causal_mask: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        lengths = shape_of(query)[1], shape_of(key)[1]
+        lengths = dynamic_shape(query)[1], dynamic_shape(key)[1]
         if attention_mask is not None and len(attention_mask.shape) == 3:
             attention_mask = attention_mask[:, None]
         if use_causal_mask:

@@ -14,7 +14,7 @@ from keras_transformer._arguments import (
     known_width,
 )
 from keras_transformer._backend.formulas import position_angles
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")
@@ -117,7 +117,7 @@ class PositionEncoding(keras.layers.Layer):
     def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         self.compute_output_shape(inputs.shape)
         encoding = sinusoidal_position_encoding(
-            shape_of(inputs)[1],
+            dynamic_shape(inputs)[1],
             inputs.shape[-1],
             start=start,
             max_wavelength=self.max_wavelength,
@@ -126,7 +126,7 @@ class PositionEncoding(keras.layers.Layer):
         if padding_mask is None:
             encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
         else:
-            rows = ops.arange(shape_of(inputs)[1], dtype="int32")
+            rows = ops.arange(dynamic_shape(inputs)[1], dtype="int32")
             encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
@@ -185,7 +185,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
         shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
         self._check_shape(shape, start)
-        positions = ops.arange(shape_of(inputs)[1], dtype="int32") + start
+        positions = ops.arange(dynamic_shape(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
         positions = (
             positions[None, :] if padding_mask is None else _token_positions(positions, padding_mask, start)

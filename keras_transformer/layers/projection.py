@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformer._backend.gather import take
+from keras_transformer._backend.indexing import gather
 from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer._backend.projection import project
 from keras_transformer.layers.built_parts import _clone
@@ -130,7 +130,7 @@ def _float_kernel(layer: keras.layers.Layer, num_outputs: int = 1) -> Tensor:
             rows = rows / scale
         else:  # groups of rows, each with a scale that multiplies and a zero point
             groups = ops.cast(layer.g_idx, "int32")
-            rows = (rows - ops.cast(take(layer.kernel_zero, groups), kernel.dtype)) * take(scale, groups)
+            rows = (rows - ops.cast(gather(layer.kernel_zero, groups), kernel.dtype)) * gather(scale, groups)
         kernel = ops.reshape(rows, kernel.shape)
     if layer.lora_enabled:
         scale = layer.lora_alpha / layer.lora_rank

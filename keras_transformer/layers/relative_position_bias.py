@@ -8,7 +8,7 @@ import numpy.typing as npt
 from keras import ops
 
 from keras_transformer._arguments import as_position, check_positive
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.types import Shape, Tensor
 
 
@@ -90,7 +90,7 @@ class RelativePositionBias(keras.layers.Layer):
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return `between` for queries `(b, t, h, k)`, whose values do not matter."""
-        return self.between(shape_of(query)[1], key_length, start)
+        return self.between(dynamic_shape(query)[1], key_length, start)
 
     def between(
         self, query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int = 0

@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer._arguments import check_positive, known_width
-from keras_transformer._backend.gather import shape_of
+from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.relative_position_bias import _clipped_distances
 from keras_transformer.types import Shape, Tensor
 
@@ -48,11 +48,11 @@ class RelativePositionKeys(keras.layers.Layer):
 
     def call(self, query: Tensor, key: Tensor | None = None, start: Tensor | int = 0) -> Tensor:
         key = query if key is None else key
-        return ops.cast(self.logits(query, shape_of(key)[1], start), self.compute_dtype)
+        return ops.cast(self.logits(query, dynamic_shape(key)[1], start), self.compute_dtype)
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
-        distances = _clipped_distances(shape_of(query)[1], key_length, start, self.max_distance)
+        distances = _clipped_distances(dynamic_shape(query)[1], key_length, start, self.max_distance)
         # (t, s) -> (t, s, k)
         keys = ops.take(ops.cast(self.keys, query.dtype), distances, axis=0)
         query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)

@@ -17,7 +17,7 @@ from keras_transformer._arguments import (
     check_width,
     known_values,
 )
-from keras_transformer._backend.gather import take
+from keras_transformer._backend.indexing import gather
 from keras_transformer._backend.random import draw_normal
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.masks import padding_mask
@@ -90,7 +90,7 @@ class TokenEmbedding(keras.layers.Layer):
         is_known = ops.logical_and(token_ids >= 0, token_ids < self.vocabulary_size)
         scale = self.hidden_dim**0.5 if self.scale else 1.0
         scales = ops.cast(ops.where(is_known, scale, float("nan")), self.compute_dtype)  # (b, t)
-        vectors = take(self.embeddings, ops.cast(token_ids, "int32"))
+        vectors = gather(self.embeddings, ops.cast(token_ids, "int32"))
         return ops.cast(vectors, self.compute_dtype) * ops.expand_dims(scales, -1)
 
     def compute_mask(self, inputs: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformer._backend.adam import adam_update
-from keras_transformer._backend.gradients import finished
+from keras_transformer._backend.gradients import order_after
 from keras_transformer.types import Tensor
 
 
@@ -30,7 +30,7 @@ class Adam(keras.optimizers.Adam):
         """Update all weights. Called by Keras."""
         # Sums the rows of embedding gradients of repeated tokens, which Keras would square one by one, and
         # waits until all gradients are computed.
-        super().apply(finished(grads), trainable_variables)
+        super().apply(order_after(grads), trainable_variables)
 
     def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         """Update a weight and its moments. Called by Keras."""

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformer._backend import add_at_labels, finished, sum_over_replicas
+from keras_transformer._backend import add_at_labels, order_after, sum_over_replicas
 from keras_transformer.training import MaskedCrossentropy
 
 RNG = np.random.default_rng(11)
@@ -108,7 +108,7 @@ def test_two_gradients_of_one_loss_in_one_graph_do_not_share_their_memory(
 
 
 def test_numbers_and_none_stay() -> None:
-    first, second = finished([ops.arange(3), None], others=[ops.ones(2)])
+    first, second = order_after([ops.arange(3), None], others=[ops.ones(2)])
     np.testing.assert_array_equal(ops.convert_to_numpy(first), [0, 1, 2])
     assert second is None
 
@@ -120,7 +120,7 @@ def test_a_graph_waits() -> None:
     @tf.function
     def read_before_written(variable: tf.Variable) -> tf.Tensor:
         value = variable.read_value()
-        (increment,) = finished([tf.constant(1.0)], others=[value])
+        (increment,) = order_after([tf.constant(1.0)], others=[value])
         assert value.op in increment.op.control_inputs
         return value + increment
 

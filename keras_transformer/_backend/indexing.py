@@ -15,7 +15,7 @@ _BLOCK_SIZES = range(32, 129)
 _BLOCK_BYTES = 2**24
 
 
-def shape_of(x: Tensor) -> tuple[Tensor | int, ...]:
+def dynamic_shape(x: Tensor) -> tuple[Tensor | int, ...]:
     """Return the sizes of a tensor, integers where they are known, as `ops.shape`."""
     known = tuple(x.shape)
     if None not in known or keras.backend.backend() != "tensorflow" or isinstance(x, keras.KerasTensor):
@@ -26,7 +26,7 @@ def shape_of(x: Tensor) -> tuple[Tensor | int, ...]:
     return tuple(sizes[axis] if size is None else size for axis, size in enumerate(known))
 
 
-def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
+def gather(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     """Look up rows by valid indices, as TensorFlow's `gather`.
 
     Args:
@@ -45,10 +45,10 @@ def take(values: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
         return tf.gather(ops.convert_to_tensor(values), indices, batch_dims=batch_dims)
     if not batch_dims:
         return ops.take(values, indices, axis=0)
-    batch_size, size, *rest = shape_of(values)
+    batch_size, size, *rest = dynamic_shape(values)
     offsets = ops.arange(batch_size, dtype="int32")[:, None] * size
     # (b, m, any) -> (b * m, any)
-    return take(ops.reshape(values, (-1, *rest)), ops.cast(indices, "int32") + offsets)
+    return gather(ops.reshape(values, (-1, *rest)), ops.cast(indices, "int32") + offsets)
 
 
 def assign_rows(variable: keras.Variable, rows: Callable[[slice], npt.NDArray[np.float32]]) -> None:
@@ -108,10 +108,10 @@ def largest(values: Tensor, num: int | None = None) -> tuple[Tensor, Tensor]:
     _, blocks = _top_k(ops.max(ops.reshape(values, (-1, num_blocks, block)), axis=-1), num)
     # Sorted, so that among equal numbers the first is found first.
     blocks = ops.sort(blocks, axis=-1)  # (r, m)
-    offsets = ops.arange(shape_of(values)[0], dtype="int32")[:, None] * num_blocks
-    candidates = take(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
+    offsets = ops.arange(dynamic_shape(values)[0], dtype="int32")[:, None] * num_blocks
+    candidates = gather(ops.reshape(values, (-1, block)), blocks + offsets)  # (r, m, block)
     found, indices = _top_k(ops.reshape(candidates, (-1, num * block)), num)
-    return found, take(blocks, indices // block, batch_dims=1) * block + indices % block
+    return found, gather(blocks, indices // block, batch_dims=1) * block + indices % block
 
 
 def _first_largest(values: Tensor) -> Tensor:

@@ -6,21 +6,21 @@ import pytest
 from keras import ops
 
 from helpers import array
-from keras_transformer._backend import assign_rows, largest, take
+from keras_transformer._backend import assign_rows, gather, largest
 
 
 def test_rows_of_a_matrix() -> None:
     matrix = np.arange(6, dtype="float32").reshape(3, 2)
-    np.testing.assert_array_equal(array(take(matrix, np.array([[2, 0]]))), [[[4, 5], [0, 1]]])
+    np.testing.assert_array_equal(array(gather(matrix, np.array([[2, 0]]))), [[[4, 5], [0, 1]]])
 
 
 def test_entries_of_each_row() -> None:
     order = np.array([[2, 0], [1, 1]])
     scores = np.arange(6, dtype="float32").reshape(2, 3)
-    np.testing.assert_array_equal(array(take(scores, order, batch_dims=1)), [[2, 0], [4, 4]])
+    np.testing.assert_array_equal(array(gather(scores, order, batch_dims=1)), [[2, 0], [4, 4]])
     ids = np.stack([scores, -scores], axis=-1)
     expected = [[[2, -2], [0, 0]], [[4, -4], [4, -4]]]
-    np.testing.assert_array_equal(array(take(ids, order, batch_dims=1)), expected)
+    np.testing.assert_array_equal(array(gather(ids, order, batch_dims=1)), expected)
 
 
 def test_the_first_of_equal_ones_is_the_largest() -> None:
