@@ -5,6 +5,7 @@
 `--data` is the directory of the data set as its authors publish it, plain or `.gz`; `addition` needs none.
 Files go to `--directory`.
 A run that was stopped is resumed, and one that is finished is scored again but not trained again.
+`--ensemble` also scores the ensemble of all seeds, which averages their predictions.
 """
 
 import argparse
@@ -13,9 +14,10 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -62,56 +64,65 @@ def prepare_sigmorphon(data: Path, languages: Sequence[str] = LANGUAGES) -> None
         write_pairs(part, pairs)
 
 
-def word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
+def word_error_rate(pairs: Sequence[Pair], outputs: list[Any]) -> float:
     """Return the part of wrong words, in percent."""
-    return 100 * mean(
-        output.text != target for (_, target), output in zip(run.data.test, outputs, strict=True)
-    )
+    return 100 * mean(output.text != target for (_, target), output in zip(pairs, outputs, strict=True))
 
 
-def macro_word_error_rate(run: kt.Run, outputs: list[Any]) -> float:
+def macro_word_error_rate(pairs: Sequence[Pair], outputs: list[Any]) -> float:
     """Return the mean over the languages of the part of wrong words, in percent."""
     wrong: dict[str, list[bool]] = {}
-    for (source, target), output in zip(run.data.test, outputs, strict=True):
+    for (source, target), output in zip(pairs, outputs, strict=True):
         wrong.setdefault(source.split()[0], []).append(output.text != target)
     return 100 * mean(map(mean, wrong.values()))
 
 
-def write_sigmorphon(run: kt.Run, data: Path, seed: int, languages: Sequence[str] = LANGUAGES) -> None:
-    """Write the model's phones for the test words of each language."""
+def write_sigmorphon(
+    translator: kt.Translator, data: Path, directory: Path, languages: Sequence[str] = LANGUAGES
+) -> None:
+    """Write the phones for the test words of each language."""
+    directory.mkdir(exist_ok=True)
     for language in languages:
         words = lines(data / f"{language}_test.words")
-        phones = run.translator.translate([as_source(language, word, languages) for word in words])
+        phones = translator.translate([as_source(language, word, languages) for word in words])
         text = "".join(f"{word}\t{output}\n" for word, output in zip(words, phones, strict=True))
-        Path(f"outputs_{seed}").mkdir(exist_ok=True)
-        Path(f"outputs_{seed}", f"{language}.tsv").write_text(text, encoding="utf-8")
+        (directory / f"{language}.tsv").write_text(text, encoding="utf-8")
 
 
-def train_recipe(
-    name: str,
-    data: Path,
-    seed: int,
-    *,
-    recipe: Path,
-    prepare: Callable[[Path], None],
-    score: Callable[[kt.Run, list[Any]], float],
-    finish: Callable[[kt.Run, Path, int], None],
-) -> tuple[float, keras.Model, float]:
-    """Train a run of a TOML file, or go on with one that was stopped; return score, model and seconds.
+class Recipe(NamedTuple):
+    """How a TOML file is trained and scored, in the working directory."""
 
-    `prepare` writes the files that the recipe reads from the directory of the data set, and `finish` what the
-    trained run has to write besides. A finished run is scored again.
-    """
-    if not Path("test.source").exists():
-        prepare(data)
-    run = kt.Run.from_toml(recipe, name=f"{name}_{seed}", seed=seed)
-    if not (run.directory / "report.json").exists():
-        run.train(resume=run.num_epochs > 0)
-    # What was just trained has its outputs.
-    outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
-    finish(run, data, seed)
-    report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
-    return score(run, outputs), run.task.model, report["seconds"]
+    file: Path
+    prepare: Callable[[Path], None]
+    """Writes the files that the recipe reads, from the directory of the data set."""
+    score: Callable[[Sequence[Pair], list[Any]], float]
+    """Scores outputs for the test pairs."""
+    write: Callable[[kt.Translator, Path, Path], None]
+    """Writes what else a result has, from the directory of the data set into another directory."""
+
+    def train(self, name: str, data: Path, seed: int) -> tuple[float, keras.Model, float]:
+        """Train a run, or continue a stopped one; return the score, the model and the seconds."""
+        if not Path("test.source").exists():
+            self.prepare(data)
+        run = kt.Run.from_toml(self.file, name=f"{name}_{seed}", seed=seed)
+        if not (run.directory / "report.json").exists():
+            run.train(resume=run.num_epochs > 0)
+        # What was just trained has its outputs.
+        outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
+        self.write(run.translator, data, Path(f"outputs_{seed}"))
+        report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
+        return self.score(run.data.test, outputs), run.task.model, report["seconds"]
+
+    def join(self, name: str, data: Path, seeds: Sequence[int]) -> tuple[float, keras.Model]:
+        """Return the score and the model of the ensemble of trained seeds."""
+        sys.path.append(str(HERE.parent))
+        from ensemble import join
+
+        translator = join([f"runs/{name}_{seed}" for seed in seeds])
+        pairs = kt.Run.open(f"runs/{name}_{seeds[0]}").data.test
+        outputs = translator.translate_with_scores([source for source, _ in pairs])
+        self.write(translator, data, Path("outputs_ensemble"))
+        return self.score(pairs, outputs), translator.model
 
 
 def train_addition(_name: str, _data: Path, seed: int) -> tuple[float, keras.Model, float]:
@@ -133,6 +144,24 @@ class Result(NamedTuple):
     train: Callable[[str, Path, int], tuple[float, keras.Model, float]]
     """Trains and scores in the working directory, from the name, the data and the seed; returns the score,
     the model and the seconds."""
+    join: Callable[[str, Path, Sequence[int]], tuple[float, keras.Model]] | None = None
+    """Scores the ensemble of several seeds; returns the score and the model."""
+
+
+def sigmorphon(languages: Sequence[str]) -> Recipe:
+    """Return the recipe of one model for these languages."""
+    is_one = len(languages) == 1
+    return Recipe(
+        HERE / ("sigmorphon2021_one.toml" if is_one else "sigmorphon2021.toml"),
+        partial(prepare_sigmorphon, languages=languages),
+        word_error_rate if is_one else macro_word_error_rate,
+        partial(write_sigmorphon, languages=languages),
+    )
+
+
+def recipe_result(measure: str, published: str, recipe: Recipe) -> Result:
+    """Return the result of a recipe."""
+    return Result(measure, published, recipe.train, recipe.join)
 
 
 RESULTS = {
@@ -141,29 +170,17 @@ RESULTS = {
         published="15 digits (Jelassi et al. 2023)",
         train=train_addition,
     ),
-    "sigmorphon2021": Result(
-        measure="wrong words of the development set, mean of ten languages, %",
-        published="10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
-        train=partial(
-            train_recipe,
-            recipe=HERE / "sigmorphon2021.toml",
-            prepare=prepare_sigmorphon,
-            score=macro_word_error_rate,
-            finish=write_sigmorphon,
-        ),
+    "sigmorphon2021": recipe_result(
+        "wrong words of the development set, mean of ten languages, %",
+        "10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
+        sigmorphon(LANGUAGES),
     ),
     # A model for a single language.
     **{
-        f"sigmorphon2021_{language}": Result(
-            measure="wrong words of the development set, %",
-            published="10.64 on average over the languages",
-            train=partial(
-                train_recipe,
-                recipe=HERE / "sigmorphon2021_one.toml",
-                prepare=partial(prepare_sigmorphon, languages=[language]),
-                score=word_error_rate,
-                finish=partial(write_sigmorphon, languages=[language]),
-            ),
+        f"sigmorphon2021_{language}": recipe_result(
+            "wrong words of the development set, %",
+            "10.64 on average over the languages",
+            sigmorphon([language]),
         )
         for language in LANGUAGES
     },
@@ -182,19 +199,33 @@ def conditions() -> dict[str, str]:
     }
 
 
-def reproduce(name: str, data: Path, seed: int) -> dict[str, object]:
-    """Train and score one seed in the working directory, and return the record of it."""
-    score, model, seconds = RESULTS[name].train(name, data, seed)
+def record(
+    name: str, seeds: Sequence[int], score: float, model: keras.Model, minutes: float
+) -> dict[str, object]:
+    """Return the record of one seed, or of the ensemble of several."""
     return {
-        "result": name,
-        "seed": seed,
+        "result": name if len(seeds) == 1 else f"{name}_ensemble",
+        "seed": seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         "measure": RESULTS[name].measure,
         "score": round(score, 2),
         "published": RESULTS[name].published,
         "parameters": model.count_params(),
-        "minutes": round(seconds / 60, 1),
+        "minutes": round(minutes, 1),
         **conditions(),
     }
+
+
+def reproduce(
+    name: str, data: Path, seeds: Sequence[int], *, ensemble: bool = False
+) -> Iterator[dict[str, object]]:
+    """Train and score seeds in the working directory; yield the record of each, and of their ensemble."""
+    result, minutes = RESULTS[name], 0.0
+    for seed in seeds:
+        score, model, seconds = result.train(name, data, seed)
+        minutes += seconds / 60
+        yield record(name, [seed], score, model, seconds / 60)
+    if ensemble and result.join is not None:
+        yield record(name, seeds, *result.join(name, data, seeds), minutes)
 
 
 def main() -> None:
@@ -205,16 +236,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
     parser.add_argument("--directory", type=Path, default=Path("build/recipes"), help="where to work")
     parser.add_argument("--record", type=Path, help="file to add the records to, a line of JSON each")
+    parser.add_argument("--ensemble", action="store_true", help="also score the ensemble of the seeds")
     options = parser.parse_args()
-    data, record = options.data.resolve(), options.record and options.record.resolve()
+    if options.ensemble and (len(options.seeds) < 2 or RESULTS[options.name].join is None):
+        parser.error("--ensemble is for several seeds of a recipe")
+    data, records = options.data.resolve(), options.record and options.record.resolve()
     directory = options.directory / options.name
     directory.mkdir(parents=True, exist_ok=True)
     os.chdir(directory)
-    for seed in options.seeds:
-        line = json.dumps(reproduce(options.name, data, seed), ensure_ascii=False)
+    for result in reproduce(options.name, data, options.seeds, ensemble=options.ensemble):
+        line = json.dumps(result, ensure_ascii=False)
         print(line)
-        if record:
-            with record.open("a", encoding="utf-8") as file:
+        if records:
+            with records.open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
 
 

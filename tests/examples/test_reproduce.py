@@ -1,6 +1,5 @@
 """The script of published results, on ten languages of a few words."""
 
-import functools
 import gzip
 import json
 import sys
@@ -65,16 +64,14 @@ def test_files_of_one_language(script: Any, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_the_mean_is_that_of_the_languages(script: Any) -> None:
-    class Run:
-        class data:  # noqa: N801 (as an attribute of a run)
-            test = (("a x", "1"), ("a y", "2"), ("b x", "3"))
+    pairs = (("a x", "1"), ("a y", "2"), ("b x", "3"))
 
     class Output:
         text = "1"
 
     # One of two words is wrong in the first language, all in the second.
-    assert script.macro_word_error_rate(Run, [Output] * 3) == 75.0
-    assert script.word_error_rate(Run, [Output] * 3) == pytest.approx(200 / 3)
+    assert script.macro_word_error_rate(pairs, [Output] * 3) == 75.0
+    assert script.word_error_rate(pairs, [Output] * 3) == pytest.approx(200 / 3)
 
 
 @pytest.mark.slow
@@ -84,10 +81,11 @@ def test_a_finished_run_is_scored_again_but_not_trained(
     write_data(tmp_path / "data", script.LANGUAGES)
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE, encoding="utf-8")
-    result = script.RESULTS["sigmorphon2021"]
-    result = result._replace(train=functools.partial(result.train, recipe=recipe))
+    small = script.sigmorphon(script.LANGUAGES)._replace(file=recipe)
+    result = script.recipe_result("wrong words, %", "10.64", small)
     monkeypatch.setattr(script, "RESULTS", {"sigmorphon2021": result})
     words = ["sigmorphon2021", "--data", str(tmp_path / "data"), "--directory", str(tmp_path / "work")]
+    words += ["--seeds", "1", "2", "--ensemble"]
     monkeypatch.setattr(sys, "argv", ["reproduce.py", *words, "--record", str(tmp_path / "records.jsonl")])
     report = tmp_path / "work/sigmorphon2021/runs/sigmorphon2021_1/report.json"
     written = []
@@ -96,11 +94,15 @@ def test_a_finished_run_is_scored_again_but_not_trained(
         script.main()
         written.append(report.stat().st_mtime_ns)
     assert written[0] == written[1]
-    first, second = map(json.loads, (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines())
-    assert first == second
-    assert (first["seed"], first["parameters"] > 0) == (1, True)
-    outputs = tmp_path / "work/sigmorphon2021/outputs_1/kor.tsv"
-    assert [line.split("\t")[0] for line in outputs.read_text(encoding="utf-8").splitlines()] == [
-        "bada",
-        "각",
-    ]
+    lines = (tmp_path / "records.jsonl").read_text(encoding="utf-8").splitlines()
+    first, second, both, *again = map(json.loads, lines)
+    assert again == [first, second, both]
+    assert (first["seed"], second["seed"], both["seed"]) == (1, 2, "1, 2")
+    assert both["result"] == "sigmorphon2021_ensemble"
+    assert both["parameters"] == 2 * first["parameters"] > 0
+    for outputs in ("outputs_1", "outputs_2", "outputs_ensemble"):
+        path = tmp_path / "work/sigmorphon2021" / outputs / "kor.tsv"
+        assert [line.split("\t")[0] for line in path.read_text(encoding="utf-8").splitlines()] == [
+            "bada",
+            "각",
+        ]
