@@ -10,7 +10,11 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 @click.argument("texts", nargs=-1)
 @model_options
 @click.option("--input", "input_file", type=click.Path(), help="File with one text per line, plain or .gz.")
-@click.option("--scores", is_flag=True, help="Print the probability before each label, separated by a tab.")
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Print the probability of the most probable label and a tab before the label or labels.",
+)
 def classify(
     texts: tuple[str, ...],
     model: str | None,
@@ -23,7 +27,7 @@ def classify(
     """Classify texts.
 
     Give the texts as arguments, with --input, or on standard input (one text per line). The output is
-    one line per text. Several labels of a text are joined by |; an empty text has no label.
+    one line per text: its label, or its labels, separated by |. An empty text has no label.
 
     \b
       keras-transformer classify --model runs/reviews "a waste of time"

@@ -24,20 +24,23 @@ if TYPE_CHECKING:
 @model_options
 @click.option(
     "--pairs",
-    help="Test pairs, labelled or tagged texts, as for train: dates, tfds:NAME, a file or a directory.",
+    help="Test pairs, labelled texts or tagged texts, as for train: a file or a directory; for pairs also "
+    "tfds:NAME, or dates (the data of the demo).",
 )
-@click.option("--split", default="test", show_default=True, help="Split of dates or of the TFDS dataset.")
+@click.option("--split", default="test", show_default=True, help="Split of dates or tfds:NAME.")
 @click.option("--source", type=click.Path(), help="File with one source text per line, plain or .gz.")
 @click.option(
     "--target", type=click.Path(), help="File with the reference translation of each line of --source."
 )
-@click.option("--frames", type=click.Path(), help="Directory or file of frames, as for train.")
+@click.option("--frames", type=click.Path(), help="File or directory of frames, as for train.")
 @click.option(
-    "--targets", type=click.Path(), help="Targets of --frames. Defaults to the targets inside its file."
+    "--targets",
+    type=click.Path(),
+    help="File with the targets. Defaults to those in the file of --frames.",
 )
-@click.option("--texts", multiple=True, help="Texts for a text generation model, as for train.")
+@click.option("--texts", multiple=True, help="Test texts of a text generation model, as for train.")
 @click.option(
-    "--packed", is_flag=True, help="Concatenate --texts and score them in pieces, as train --packed does."
+    "--packed", is_flag=True, help="Join --texts and score pieces of the maximum length, as train --packed."
 )
 @click.option(
     "--bleu-tokenize",
@@ -45,12 +48,12 @@ if TYPE_CHECKING:
     help="Tokenization of sacreBLEU. Use none for texts that are already tokenized.  [13a]",
 )
 @search_options
-@click.option("--multi-label", is_flag=True, help="Classifiers only: texts may have any number of labels.")
+@click.option("--multi-label", is_flag=True, help="Classifiers only: a text may have any number of labels.")
 @click.option(
     "--unique",
     is_flag=True,
-    help="Score each distinct source once, against all of its references: the targets of equal sources, and "
-    "further columns of --pairs.",
+    help="Score each distinct source once, against all its references. These are the targets of equal "
+    "sources and the further columns of --pairs.",
 )
 def evaluate(
     model: str | None,

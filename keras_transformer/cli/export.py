@@ -26,8 +26,8 @@ _FIXED = ("litert", "onnx")
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16 halves the size of the weights. xla compiles the search for lengths 16, 32, 64 and so on. "
-    "int8, for litert and onnx, makes the file a third of the size.",
+    help="bfloat16 halves the size of the weights. xla compiles the search for source lengths of 16, 32, 64 "
+    "and so on. int8, for litert and onnx, makes the file a third of the size.",
 )
 @click.option(
     "--threads",
@@ -65,12 +65,12 @@ def export(
 ) -> None:
     """Export a trained model for serving (SavedModel, CTranslate2, LiteRT or ONNX).
 
-    MODEL is a directory written by train. A SavedModel is written as the next numbered version in
+    MODEL is a directory written by train or import. A SavedModel is written as the next numbered version in
     DIRECTORY; for litert and onnx DIRECTORY is the output file.
 
     Before a SavedModel gets its version number, it is loaded in a separate process without Keras and this
-    package, and must return the same outputs as the model. The --example texts are checked, too, and the
-    server warms up with them. They default to the first test examples of the run.
+    package, and must return the same outputs as the model for the --example texts. The server also warms up
+    with these texts. They default to the first test examples of the run.
 
     \b
       keras-transformer export runs/dates saved_models/dates --example "3 mars 2023"

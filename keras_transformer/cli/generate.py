@@ -21,19 +21,25 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     help="Sampling temperature. Higher values give more variety; 0 always takes the most likely token.",
 )
-@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from this many most likely tokens.")
+@click.option("--top-k", type=click.IntRange(min=1), help="Sample only from the K most likely tokens.")
 @click.option(
     "--top-p",
     type=click.FloatRange(0, 1, min_open=True),
     help="Sample only from the smallest set of tokens whose cumulative probability reaches this value.",
 )
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Random seed of the samples.")
-@click.option("--num-samples", type=click.IntRange(min=1), help="Number of texts per prompt, best first.")
+@click.option("--num-samples", type=click.IntRange(min=1), help="Number of texts per prompt.  [1]")
 @click.option(
-    "--max-length", type=click.IntRange(min=2), help="Maximum text length in tokens, with the prompt."
+    "--max-length",
+    type=click.IntRange(min=2),
+    help="Maximum text length in tokens, including the prompt. At most, and by default, the model's.",
 )
-@click.option("--input", "input_file", type=click.Path(), help="File with one prompt per line.")
-@click.option("--scores", is_flag=True, help="Print the score before each text, separated by a tab.")
+@click.option("--input", "input_file", type=click.Path(), help="File with one prompt per line, plain or .gz.")
+@click.option(
+    "--scores",
+    is_flag=True,
+    help="Print the score (log-probability) and a tab before each text.",
+)
 def generate(
     prompts: tuple[str, ...],
     model: str | None,
@@ -51,10 +57,10 @@ def generate(
 ) -> None:
     """Generate text from prompts.
 
-    Give the prompts as arguments, with --input, or on standard input (one prompt per line); an empty prompt
-    starts a new text. The output is one line per text, which begins with its prompt. The sampling options
-    default to those of the model. An export accepts only --seed, --max-length and up to as many --num-samples
-    as it was exported with.
+    Give the prompts as arguments, with --input, or on standard input (one prompt per line). For an empty
+    prompt, the model writes a new text. The output is one line per text, best first; each text begins with
+    its prompt. --temperature, --top-k, --top-p and --seed default to those of the model. With an export, only
+    --seed, --max-length and --num-samples can be changed; --num-samples is at most that of the export.
 
     \b
       keras-transformer generate --model runs/tales "once upon a time"

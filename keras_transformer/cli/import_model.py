@@ -12,9 +12,12 @@ from keras_transformer.errors import InputError
 @click.argument("source")
 @click.argument("directory", type=click.Path())
 @click.option(
-    "--source-language", help="Source language of a multilingual model, by its own code: de, de_DE, deu_Latn."
+    "--source-language",
+    help="Source language of a multilingual model, as the model writes it: de, de_DE or deu_Latn.",
 )
-@click.option("--target-language", help="Target language, by the same kind of code.")
+@click.option(
+    "--target-language", help="Target language of a multilingual model, such as en, en_XX or eng_Latn."
+)
 @click.option("--revision", help="Branch, tag or commit on the Hub. Defaults to the main branch.")
 @click.option(
     "--beam-size",
@@ -32,11 +35,12 @@ def import_model(
     """Convert a pretrained Hugging Face model (a local directory or a name on the Hub).
 
     SOURCE is the pretrained model, DIRECTORY the new directory to write. Supported: Marian (OPUS-MT), BART,
-    mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5 and ByT5.
+    mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5 and Whisper; classifiers and taggers of BERT,
+    DistilBERT and RoBERTa. Downloads need the extra `hugging_face`.
 
-    All other commands read DIRECTORY: translate and evaluate with --model, train with --initial-model,
-    export, plot. Whisper (audio input) and BERT, DistilBERT and RoBERTa classifiers and taggers are supported
-    only by export and the Python API. Downloads need the extra `hugging_face`.
+    Use DIRECTORY like a trained model: with --model in translate, classify, tag, evaluate and plot
+    attention, with --initial-model in train, and in export. For Whisper (audio input), use export or the
+    Python API.
 
     \b
       keras-transformer import Helsinki-NLP/opus-mt-de-en runs/de_en

@@ -36,9 +36,15 @@ def model_options(command: _Command) -> _Command:
 def model_flags(command: _Command) -> _Command:
     """Add `--model`, `--saved-model` and `--trust`, which `choose_model` reads."""
     # In reverse order: click shows the last added option first.
-    text = "Load an export with unknown operations, which could read and write your files."
+    text = (
+        "Load an export even if it has operations that no export of this package has. They could read and "
+        "write your files."
+    )
     command = click.option("--trust", is_flag=True, help=text)(command)
-    text = "Directory of an export, or of one of its versions. Defaults to the only export in saved_models."
+    text = (
+        "Directory of an export, or of one of its versions. Without --model, defaults to the only export in "
+        "the directory saved_models."
+    )
     command = click.option("--saved-model", type=click.Path(), help=text)(command)
     text = "Directory written by train, such as runs/dates."
     return click.option("--model", type=click.Path(), help=text)(command)
@@ -96,7 +102,10 @@ def given_texts(texts: Sequence[str], input_file: str | None) -> list[str]:
 
 def search_options(command: _Command) -> _Command:
     """Add `--beam-size` and `--length-penalty`, which `change_search` reads."""
-    text = "Exponent of the length by which scores are divided. Defaults to the model's."
+    text = (
+        "Exponent of the length penalty, by which scores are divided; higher values favor longer outputs. "
+        "Defaults to the model's."
+    )
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
     text = "Beam size; 1 is greedy search. Defaults to the model's."
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)

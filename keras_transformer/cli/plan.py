@@ -17,24 +17,50 @@ if TYPE_CHECKING:
 _Value: TypeAlias = str | int | float | bool
 _SIZE = click.IntRange(min=1)
 _TASKS = ("translate", "generate")
-# The fields that change the memory: those of the model, except for an initial model and for classifiers, and
+# The fields that change the memory: those of the model, except for an initial model and for other tasks, and
 # some others.
 _NAMES = {name for name, field in run_fields().items() if field["section"] == "model"}
-_NAMES -= {"initial_model", "pooling"}
-_NAMES |= {"task", "shared", "precision", "r_drop", "ema_momentum", "gradient_accumulation_steps"}
+_NAMES -= {"initial_model", "pooling", "source_convolutions"}
+_NAMES |= {"shared", "precision", "r_drop", "ema_momentum", "gradient_accumulation_steps"}
 
 
 @click.command(cls=RunVerb)
 @click.option(
-    "--model", type=click.Path(), help="Trained model, such as runs/en_de, instead of size options."
+    "--task",
+    type=click.Choice(_TASKS),
+    help="Task of the model: translate (encoder-decoder) or generate (decoder-only).  [translate]",
+)
+@click.option(
+    "--model",
+    type=click.Path(),
+    help="Directory of a trained model of any task, such as runs/en_de. Replaces all options but the batch "
+    "size and the lengths.",
 )
 @click.option("--config", type=click.Path(), help="TOML file of a run. Flags override its values.")
 @click.option(
     "--vocabulary-size", type=_SIZE, default=8000, show_default=True, help="Size of each vocabulary."
 )
-@click.option("--batch-size", type=_SIZE, default=64, show_default=True, help="Batch size.")
-@click.option("--source-length", type=_SIZE, default=64, show_default=True, help="Source length in tokens.")
-@click.option("--target-length", type=_SIZE, default=64, show_default=True, help="Target length in tokens.")
+@click.option(
+    "--batch-size",
+    type=_SIZE,
+    default=64,
+    show_default=True,
+    help="Number of examples in a training batch (train takes --tokens-per-batch instead).",
+)
+@click.option(
+    "--source-length",
+    type=_SIZE,
+    default=64,
+    show_default=True,
+    help="Source length in tokens or frames, with padding. Ignored for a decoder-only model.",
+)
+@click.option(
+    "--target-length",
+    type=_SIZE,
+    default=64,
+    show_default=True,
+    help="Target length in tokens, with padding. Ignored for an encoder-only model.",
+)
 @functools.partial(run_options, names=_NAMES)
 def plan(
     model: str | None,
@@ -47,8 +73,8 @@ def plan(
 ) -> None:
     """Estimate the memory of a training step, layer by layer.
 
-    Prints the bytes of weights, gradients, optimizer state and activations. Nothing is computed or
-    allocated, so the model may be larger than this machine.
+    The table shows the megabytes of weights, gradients, optimizer state and activations. Without --model,
+    no weights are allocated, so the model may need more memory than this machine has.
 
     \b
       keras-transformer plan --preset big --vocabulary-size 32000 --batch-size 128

@@ -80,7 +80,7 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
 @click.option("--length", type=_SIZE, default=50, show_default=True, help="Number of positions.")
 @click.option("--output", type=click.Path(), default="positions.png", show_default=True, help="PNG to write.")
 def positions(hidden_dim: int, length: int, output: str) -> None:
-    """Draw the sinusoidal position encoding: as a heat map, as curves, and the similarity of positions.
+    """Draw the sinusoidal position encoding as a heat map and as curves, and the similarity of positions.
 
     \b
       keras-transformer plot positions --hidden-dim 64 --length 50 --output positions.png

@@ -11,7 +11,10 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 @model_options
 @click.option("--input", "input_file", type=click.Path(), help="File with one text per line, plain or .gz.")
 @click.option(
-    "--spans", is_flag=True, help="Print labelled spans instead: text number, label, start, end, text."
+    "--spans",
+    is_flag=True,
+    help="Print one span of BIO tags, such as a name, per line instead: text number (from 1), label, first "
+    "character (from 0), end (exclusive), text; separated by tabs.",
 )
 def tag(
     texts: tuple[str, ...],

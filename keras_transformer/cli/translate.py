@@ -24,13 +24,14 @@ from keras_transformer.errors import InputError
 @click.option(
     "--frames",
     type=click.Path(),
-    help="Frames: a directory of .npy files, or a file .npy, .npz or .tfrecord.",
+    help="Frames: a directory of .npy files, or a .npy, .npz or .tfrecord file.",
 )
 @click.option("--scores", is_flag=True, help="Print the score before each output, separated by a tab.")
 @click.option(
     "--n-best",
     type=click.IntRange(min=1),
-    help="Print up to this many outputs per text, each after the number of its text and a tab.",
+    help="Print up to this many outputs per text (at most the beam size), each after the number of its text "
+    "and a tab.",
 )
 def translate(
     texts: tuple[str, ...],

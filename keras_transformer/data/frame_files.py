@@ -70,15 +70,18 @@ def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[
 
     Args:
         origin: As for `read_frames`.
-        targets: File with the targets. In a `.tsv` file, each line is the name of a `.npy` file or array, a
-            tab, and the target; in other files, line n is the target of example n. Defaults to the targets in
-            `origin`: strings `targets` `(n,)` in an `.npz` file, `target` in a TFRecord.
+        targets: File with the targets. In a `.tsv` file, each line is the name of a `.npy` file or of an
+            array in an `.npz` file, a tab, and the target; in other files, line n is the target of example n.
+            Defaults to the targets in `origin`: an array `targets` of `n` strings in an `.npz` file, the
+            context feature `target` in a TFRecord.
 
     Returns:
-        Pairs of an array `(s, w)` and a text, in the order of the targets.
+        Pairs of an array `(s, w)` and a text, in the order of the targets. Examples without a target are left
+        out, and their number is logged.
 
     Raises:
-        InputError: As for `read_frames`; or if targets and frames do not match.
+        InputError: As for `read_frames`; or if there are no targets, a target has no frames, or the numbers
+            of targets and frames differ.
 
     Example:
         ```python

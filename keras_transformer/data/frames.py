@@ -15,13 +15,13 @@ Frames = npt.NDArray[np.float32]
 
 
 class FrameNormalizer(Reader):
-    """Normalizes each feature of frames by the mean and variance of the training data.
+    """Normalizer of frames: subtracts the mean of each feature and divides by its standard deviation.
 
-    For models that read frames, it replaces the source tokenizer. `Translator` saves it with the model and
-    exports include it in the graph, so you pass raw measurements to both.
+    A model that reads frames has a normalizer instead of a source tokenizer. A `Translator` saves it with the
+    model, and an export has it in the graph, so you pass raw measurements to both.
 
     Args:
-        mean: Mean of each feature, `w` numbers.
+        mean: Mean of each feature in the training data, `w` numbers.
         variance: Variance of each feature, `w` numbers. A feature with variance 0 is centered, but not
             scaled.
 
@@ -66,7 +66,7 @@ class FrameNormalizer(Reader):
 
         Raises:
             TypeError: If the arrays do not hold numbers.
-            ValueError: If there are no frames; see also `as_frames`.
+            ValueError: If there are no frames, or for the reasons given in `as_frames`.
         """
         arrays = [array for array in as_frames("frames", frames) if len(array)]
         if not arrays:

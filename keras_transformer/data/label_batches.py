@@ -145,17 +145,18 @@ def classification_dataset(
 ) -> tf.data.Dataset:
     """Build the dataset that trains or validates a text classifier.
 
-    Texts of similar length share a batch, as in `translation_dataset`. Longer texts are truncated, as by
-    `TextClassifier`, and their number is logged.
+    Texts of similar length share a batch, as in `translation_dataset`. Texts of more than `max_length` tokens
+    are truncated, as by `TextClassifier`, and their number is logged.
 
     Args:
         examples: Pairs `(text, label)`, such as `read_labelled` returns, or `EncodedLabels`.
         tokenizer: Tokenizer of the model. Ignored for `EncodedLabels`.
         labels: Names of the labels. The id of a label is its index.
-        multi_label: Whether a text has any number of labels. Each label is then a tuple or list of names.
+        multi_label: Whether a text may have any number of labels. If True, examples are pairs `(text, names)`
+            with a tuple or list of label names.
         class_weight: Weight of the examples of each label, such as `{"spam": 5.0}`; other labels have weight
-            1. `"balanced"` gives all labels the same total weight: `n / (c * n_of_the_label)` for `c` labels.
-            Defaults to no weights.
+            1. `"balanced"` gives all labels the same total weight: each example of a label has the weight
+            `num_examples / (num_labels * num_examples_of_the_label)`. Defaults to no weights.
         max_length: Maximum number of tokens of a text, including the end token.
         tokens_per_batch: Maximum number of tokens of a batch, including padding.
         shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.

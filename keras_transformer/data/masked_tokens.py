@@ -1,9 +1,4 @@
-"""Token masking for masked language models.
-
-As in Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers" (2019), section 3.1: 80 % of the
-selected tokens are replaced by the mask, 10 % by a random token, and 10 % stay unchanged. Texts in use have
-no masks, so the model must learn to represent every token.
-"""
+"""Token masking for masked language models."""
 
 import tensorflow as tf
 
@@ -19,20 +14,24 @@ def mask_tokens(
 ) -> tf.data.Dataset:
     """Build inputs with masked tokens, and labels with the original tokens, as in BERT.
 
-    Special tokens, including padding, are never selected and never inserted. The random choices depend only
-    on `seed` and the index of the element, so each epoch masks the same tokens. To mask different tokens in
-    each epoch, repeat first: `mask_tokens(dataset.repeat(), ...)`.
+    The mask replaces 80 % of the selected tokens, a random token 10 %, and 10 % stay unchanged (Devlin et al.
+    2019, section 3.1). Special tokens, including padding, are never selected and never inserted.
+
+    The random choices depend only on `seed` and the index of the element of `dataset`, so each epoch masks
+    the same tokens. To mask different tokens in each epoch, repeat the dataset first:
+    `mask_tokens(dataset.repeat(), ...)`.
 
     Args:
         dataset: Token ids, integers `(b, s)` or `(s,)`, padded with 0.
-        mask_id: Id of the mask token, preferably one that texts do not contain.
+        mask_id: Id of the mask token, preferably an id that the tokenizer never returns, such as its
+            vocabulary size.
         vocabulary_size: Number of ids of the model, including `mask_id`.
-        rate: Probability that a token is selected.
+        rate: Probability that a token is selected. Defaults to 0.15.
         seed: Random seed.
 
     Returns:
-        A dataset of `(masked ids, labels)`, int32 of the same shape. Labels are the original ids of the
-        selected tokens, and 0, which the loss ignores, at all other positions.
+        A dataset of `(masked ids, labels)`, int32 of the same shape. A label is the original id at a selected
+        position, and 0 at all others; the losses of `training` ignore 0.
 
     Raises:
         TypeError: If `dataset` does not hold dense integers, a size or the seed is not an integer, or the

@@ -42,9 +42,8 @@ def translation_dataset(
     """Build the dataset that trains or validates a `Transformer`.
 
     Pairs of similar length share a batch: they are bucketed by their longer side and sorted by target length
-    within a bucket. Each iteration over the dataset is an epoch. Its order depends only on `seed` and the
-    epoch number: datasets with the same arguments return the same batches, and `first_epoch=k` starts with
-    those of iteration k.
+    within a bucket. Each iteration over the dataset is an epoch. The batches of an epoch depend only on the
+    arguments and the epoch number, so a dataset with `first_epoch=k` starts with the batches of epoch `k`.
 
     Args:
         pairs: Pairs of source and target text, or `EncodedPairs`. With `cache`, also the streams that
@@ -53,14 +52,15 @@ def translation_dataset(
             `EncodedPairs`.
         target_tokenizer: Tokenizer of the targets. Ignored for `EncodedPairs`.
         tokens_per_batch: Maximum number of tokens or frames of a batch on each side, including padding.
-        max_source_length: Maximum number of tokens or frames of a source. Longer pairs are dropped; see
-            `EncodedPairs.encode`.
-        max_target_length: Maximum number of tokens of a target. Longer pairs are dropped.
+        max_source_length: Maximum number of tokens (including the end token) or frames of a source. Longer
+            pairs are dropped; see `EncodedPairs.encode`.
+        max_target_length: Maximum number of tokens of a target, including the end token. Longer pairs are
+            dropped.
         shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
         seed: Random seed of the shuffling.
-        first_epoch: Epoch number of the first iteration, to resume a run.
+        first_epoch: Epoch number of the first iteration, from 0, to resume a run.
         bucket_boundaries: Increasing upper lengths of the buckets. By default, each is 1/16 longer than the
-            last.
+            one before (1/4 with `pad_to_bucket_boundary`).
         pad_to_bucket_boundary: Whether to pad source and target to the same bucket boundary, for few batch
             shapes (XLA). If False, each is padded to the longest row of its batch, for little padding.
         noise: Steps that change token ids before padding, such as `subword_dropout(...)`. Rows of shuffled

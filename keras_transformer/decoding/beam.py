@@ -45,14 +45,15 @@ class BeamSearch(Search):
 
         log-probability / ((5 + length) / 6) ** length_penalty + coverage
 
-    By default a source is done when it has `n` finished hypotheses and no unfinished one currently scores
-    better. Hypotheses without an end token at the maximum length rank after all finished ones.
+    By default, the search of a source ends when it has `n` finished hypotheses and no unfinished one
+    currently scores better. Hypotheses without an end token at the maximum length rank after all finished
+    ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
     `generate(num_beams=4)` in transformers.
 
     Raises:
-        TypeError: If a value has another type.
+        TypeError: If a value has the wrong type.
         ValueError: If a size is not positive, `num_hypotheses` exceeds `beam_size`, or a penalty is negative.
 
     Example:
@@ -76,8 +77,8 @@ class BeamSearch(Search):
     """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and
     no unfinished one scores better at its current length; one that would score better later is lost. True: as
     soon as it has `n` finished hypotheses, as in fairseq, and in CTranslate2 with a length penalty; this is
-    faster but may lose the best of short outputs. "never": when no unfinished hypothesis can score better at
-    any length."""
+    faster but may miss the best output if outputs are short. "never": when no unfinished hypothesis can score
+    better at any length."""
     cut_off_competes: bool = False
     """Whether hypotheses cut off at the maximum length compete with the finished ones, as in transformers and
     CTranslate2. If False, they rank after them."""

@@ -124,15 +124,15 @@ class GreedySearch(_IndependentSearch):
 class SampleSearch(_IndependentSearch):
     """Sampling with temperature, top-k and top-p: draw `num_samples` outputs for each source.
 
-    The distribution is changed by the constraints, the temperature, `top_k` and then `top_p`, which applies
-    to renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
+    Constraints, temperature, `top_k` and `top_p` change the distribution in this order; `top_p` applies to
+    renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
     divided by the length penalty, so you can compare scores across options and searches.
 
-    With a seed, outputs are the same eagerly and compiled, and depend on the number of a source: its row in
-    the batch, or for a `Translator` its index among all texts of a call, for any batch size.
+    With a seed, each call returns the same outputs, eagerly and compiled. They depend on the index of a
+    source in the batch, or for a `Translator` among all texts of the call, and not on `batch_size`.
 
     Raises:
-        TypeError: If an option has another type.
+        TypeError: If an option has the wrong type.
         ValueError: If an option is out of its range.
 
     Example:

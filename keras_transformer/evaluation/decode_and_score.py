@@ -88,7 +88,7 @@ class DecodeAndScore(keras.callbacks.Callback):
         # With such a metric the first epoch would always be the best.
         if metric in ("bleu", "chrf") and self._measure(right, self.references) == 0:
             raise InputError(
-                f"The metric must be above 0 where all answers are right. Received: {metric} with the "
+                f"The metric must be above 0 where all outputs are right. Received: {metric} with the "
                 f"tokenization {tokenize!r}, and targets such as {right[0]!r}. BLEU counts four tokens "
                 "in a row; exact_match and character_error_rate take any text."
             )

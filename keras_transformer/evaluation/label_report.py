@@ -60,7 +60,7 @@ class LabelReport(EvaluationReport):
         if len(given) > 1 or np.count_nonzero(self.confusion.sum(axis=1)) < 2:
             return ""
         return (
-            f"All {self.num_items:,} answers are {[*self.labels][given[0]]!r}. Try more epochs, smaller "
+            f"All {self.num_items:,} outputs are {[*self.labels][given[0]]!r}. Try more epochs, smaller "
             "batches, which make more updates, or class weights."
         )
 

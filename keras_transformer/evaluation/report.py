@@ -84,7 +84,7 @@ class EvaluationReport:
         if not is_wrong and fault == "wrong":
             return ""
         return (
-            f"All {self.num_items:,} answers are {fault}. Try more epochs, smaller batches, which make more "
+            f"All {self.num_items:,} outputs are {fault}. Try more epochs, smaller batches, which make more "
             "updates, or more pairs; the curve of the loss shows whether it still falls."
         )
 
@@ -99,7 +99,7 @@ class EvaluationReport:
         widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
         lines = [f"{name:<{widths[0]}}  {value:>{widths[1]}}  {note}".rstrip() for name, value, note in rows]
         empty = f", {self.num_empty:,} of them empty" if self.num_empty else ""
-        return "\n".join([*lines, f"answers: {self.num_items:,}{empty}"])
+        return "\n".join([*lines, f"outputs: {self.num_items:,}{empty}"])
 
 
 def evaluate(
@@ -140,7 +140,7 @@ def evaluate(
         >>> print(evaluate(["2023-03-03"], ["2023-03-04"], ["exact_match", "character_error_rate"]))
         exact match            0.00 %
         character error rate  10.00 %
-        answers: 1
+        outputs: 1
     """
     metrics = METRICS if metrics is None else metrics
     check_flags(lowercase=lowercase)

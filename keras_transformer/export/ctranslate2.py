@@ -52,15 +52,15 @@ def export_ctranslate2(
 ) -> Path:
     """Export a Transformer as a CTranslate2 model.
 
-    The directory contains the model, a README and `SHA256SUMS`, for a translator also both tokenizers. The
-    vocabularies consist of the tokenizers' pieces, or of decimal ids if there are no tokenizers.
+    The directory contains the model, a README and `SHA256SUMS`; for a `Translator` also both tokenizers. The
+    tokens of CTranslate2 are the pieces of the tokenizers, or decimal ids for a `Transformer`.
 
     Args:
         model: A `Translator`, or a `Transformer` with weights.
         directory: Directory to create. It appears only when it is complete.
         quantization: Quantization of the weights by CTranslate2, such as `int8`. Defaults to float32.
-        num_positions: Number of sinusoidal positions to write, at least the translator's limits. CTranslate2
-            truncates sources to 1,024 tokens by default. Defaults to 2048.
+        num_positions: Number of sinusoidal positions to write; raised to the translator's length limits if it
+            is lower. CTranslate2 truncates sources to 1,024 tokens by default. Defaults to 2048.
 
     Returns:
         The directory.

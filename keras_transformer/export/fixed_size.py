@@ -43,11 +43,11 @@ def export_litert(
     batch_size: int = 1,
     optimize: str = "float32",
 ) -> Path:
-    """Export greedy decoding as a verified `.tflite` file of built-in LiteRT operations, with fixed sizes.
+    """Export greedy decoding with fixed sizes as a verified `.tflite` file of built-in LiteRT operations.
 
     The signature `serving_default` maps `source_ids`, int32 `(b, s)`, to `token_ids`, int32 `(b, T)`, and
-    `score`, float32 `(b,)`: the log-probability divided by the length penalty. Ids have an end token and are
-    padded with 0; convert texts with the tokenizers. For a model that reads frames, the inputs are
+    `score`, float32 `(b,)`: the log-probability divided by the length penalty. Rows of ids have an end token
+    and are padded with 0; convert texts with the tokenizers. For a model that reads frames, the inputs are
     unnormalized `features`, float32 `(b, s, w)`, and `padding_mask`, boolean `(b, s)`. Decoding stops when
     every row has its end token.
 
@@ -56,13 +56,13 @@ def export_litert(
             search.
         path: The file. An existing file is replaced.
         examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
-        source_length: Number of source tokens, including the end token, or frames, `s`. Defaults to the
-            translator's `max_source_length`.
-        max_length: Number of output tokens, including the end token, `T`. Defaults to the translator's
+        source_length: Source length `s`: the number of tokens, including the end token, or of frames.
+            Defaults to the translator's `max_source_length`.
+        max_length: Output length `T` in tokens, including the end token. Defaults to the translator's
             `max_target_length`.
         batch_size: Number of sources, `b`. Defaults to 1.
-        optimize: `float32`, or `int8` to round matrices with the engine's quantizer: about a third of the
-            size, but up to half of the compared outputs may differ. Defaults to `float32`.
+        optimize: `float32`, or `int8` to quantize the weight matrices with the engine's quantizer: about a
+            third of the size, but up to half of the compared outputs may differ. Defaults to `float32`.
 
     Returns:
         The path.
@@ -208,10 +208,10 @@ class _GreedyGraph:
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
                     wanted = _describe_output(token_ids[row], scores[row])
                     received = _describe_output(received_ids, received_score)
-                    differing[int(row)] = f"{texts[row]!r:.200} with {wanted}. Received: {received}"
+                    differing[int(row)] = f"{wanted} for {texts[row]!r:.200}. Received: {received}"
         if len(differing) > (0 if is_exact else len(texts) // 2):
             others = "" if is_exact else f", one of {len(differing)} texts of {len(texts)} that differ"
-            raise ExportError(f"{engine} must answer {next(iter(differing.values()))}{others}.")
+            raise ExportError(f"{engine} must return {next(iter(differing.values()))}{others}.")
 
 
 def _fit_length(column: npt.NDArray[Any], length: int) -> npt.NDArray[Any]:

@@ -47,24 +47,24 @@ def export_saved_model(
 
     Args:
         task: A task, such as a `Translator`, on the TensorFlow backend. If its search samples, the signature
-            `search` takes a seed; the others return the same sample each time.
+            `search` takes a seed; the other signatures return the same sample each time.
         directory: Directory of the model. Its name is the model's name; each version is a subdirectory named
             by a number.
         examples: Real sources; the first 8 are used for the verification and the warm-up. For `xla`, pass
-            typical lengths. Defaults to a few tokens of the vocabulary.
-        optimize: `float32`; `bfloat16` for weights of half the size, which may change outputs of nearly equal
-            probability; or `xla` to compile the search for a few lengths, with the same outputs. Defaults to
-            `float32`.
+            sources of typical lengths. Defaults to one source of a few tokens of the vocabulary.
+        optimize: `float32`; `bfloat16` to halve the size of the weights, where another output of nearly the
+            same probability may win; or `xla` to compile the search for a few lengths, with the same outputs.
+            Defaults to `float32`.
         threads: CPU only: split the sources of each request across this many threads, such as the server's
-            cores divided by its concurrent requests. Mostly faster, with the same outputs. By default
+            cores divided by its concurrent requests. Usually faster, with the same outputs. By default,
             TensorFlow parallelises each operation instead.
 
     Returns:
         The directory of the new version. `models.config` is written next to it unless it exists.
 
     Raises:
-        InputError: If the directory cannot be written or is that of a version, or Keras runs on another
-            backend.
+        InputError: If the directory cannot be written or is that of a version, or Keras does not run on
+            TensorFlow.
         ExportError: If the SavedModel's results differ from the task's. It is then deleted.
         ValueError: If `optimize` is unknown, `xla` or `threads` is not supported for the task, or its search
             is random and has no `seed` field.

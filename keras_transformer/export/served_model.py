@@ -91,7 +91,7 @@ class ServedTask(Task):
         outputs = {*self.signatures[name].outputs}
         if not outputs <= {*serve.structured_outputs}:
             answers = sorted(serve.structured_outputs)
-            raise InputError(f"{self.directory}: {name} must answer {sorted(outputs)}. Received: {answers}.")
+            raise InputError(f"{self.directory}: {name} must return {sorted(outputs)}. Received: {answers}.")
         return serve
 
 
@@ -113,13 +113,14 @@ class ServedModel(ServedTask, TextTask):
     """Translation or text generation with an exported SavedModel, with the methods of `Translator`.
 
     Args:
-        directory: Directory of a version, or of the model to use its highest version.
+        directory: Directory of one version of an export, or the directory that holds the versions, of which
+            the highest is used.
         trust: Whether to load a SavedModel with operations that `export_saved_model` never writes. A
             SavedModel is a program, which can read and write all your files. Defaults to False.
 
     Raises:
         InputError: If the SavedModel is missing, incomplete or damaged, has unknown operations, has weights
-            that are not finite, or its `serving_default` has other inputs or outputs than an export.
+            that are not finite, or has a `serving_default` with other inputs or outputs than an export.
     """
 
     @property
@@ -147,7 +148,7 @@ class ServedModel(ServedTask, TextTask):
         """Call the signature `search`, which takes options for each request.
 
         Args:
-            texts: As for `translate`, but not a single source.
+            texts: As for `translate`, but an iterable of sources, not a single one.
             num: Maximum number of outputs for each text. Defaults to the export's.
             max_length: Maximum number of tokens of an output. Defaults to the export's.
             seed: Seed of the first text, for an export that samples; the next texts have the next seeds. With

@@ -102,7 +102,7 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
             raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
-            raise ExportError(f"{name} must answer no rows with no rows. Received: {rows_of_nothing} rows.")
+            raise ExportError(f"{name} must return no rows for no rows. Received: {rows_of_nothing} rows.")
 
 
 def _needs_tensorflow_text(task: ModelTask) -> bool:
@@ -125,7 +125,7 @@ def _ask_fresh_process(directory: Path, columns: dict[str, np.ndarray], *, needs
     if process.returncode:
         cause = _last_error(process.stderr.decode("utf-8", "replace"))
         raise ExportError(
-            f"The SavedModel in {directory} must answer on its own. "
+            f"The SavedModel in {directory} must work in a new process. "
             f"Received: {cause or f'exit status {process.returncode}'}"
         )
     report: _FreshReport = pickle.loads(process.stdout)
@@ -168,12 +168,13 @@ def _result_differences(
     # The last source may be bytes that are not UTF-8, which have no expected result.
     for source, answer, wanted in zip(sources, together, expected, strict=False):
         if not _is_same(answer, wanted):
-            yield f"{name} must answer {source!r} with {wanted}. Received: {answer}."
+            yield f"{name} must return {wanted} for {source!r}. Received: {answer}."
     # A server batches the requests of several clients, which must not affect each other.
     for source, answer, outputs in zip(sources, together, report["alone"], strict=True):
         [alone] = read(outputs)
         if not _is_same(answer, alone):
-            yield f"{name} must answer {source!r} in a batch as alone: {alone}. Received: {answer}."
+            wanted = f"{alone} for {source!r} in a batch, as for {source!r} alone"
+            yield f"{name} must return {wanted}. Received: {answer}."
 
 
 def _is_same(answer: object, wanted: object) -> bool:

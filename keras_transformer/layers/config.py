@@ -46,7 +46,7 @@ class LayerConfig:
     intermediate_dim: int
     """Inner width of the feed-forward networks, `f`."""
     dropout: float = 0.0
-    """Dropout rate on sub-layer outputs and on a model's embeddings, in [0, 1)."""
+    """Dropout rate on sub-layer outputs and on the embeddings, in [0, 1)."""
     attention_dropout: float = 0.0
     """Dropout rate on the attention scores, in [0, 1)."""
     intermediate_dropout: float = 0.0

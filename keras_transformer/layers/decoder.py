@@ -26,7 +26,8 @@ class DecoderLayer(_Block):
         encoder_padding_mask: `(b, s)`; True (1) where the source has a token.
         attention_mask: `(t, t)`, `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`; True (1) where the query may
             attend to the key. Combined with the causal mask.
-        cross_attention_mask: The same over `(t, s)`, for the cross-attention.
+        cross_attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the
+            query may attend to the key of the cross-attention.
         training: Whether to apply dropout.
 
     Returns:

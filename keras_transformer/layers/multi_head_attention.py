@@ -103,21 +103,21 @@ class MultiHeadAttention(keras.layers.Layer):
         activity_regularizer: Regularizer of the output.
         kernel_constraint: Constraint on the kernels.
         bias_constraint: Constraint on the biases.
-        use_gate: Whether to multiply each head's output by a sigmoid gate of the query.
+        use_gate: Whether to multiply each head's output by a sigmoid gate, computed from the query.
         seed: Random seed of the dropout.
         num_key_value_heads: Number of key/value heads, each shared by a group of query heads (Ainslie et al.
             2023); 1 is multi-query attention (Shazeer 2019). Must divide `num_heads`. Defaults to
             `num_heads`.
-        positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative`, a
-            learned bias per distance (Raffel et al. 2020), `relative_causal`, the same for earlier keys only,
-            or `relative_keys`, a learned key vector per distance (Shaw et al. 2018). Each layer has a
+        positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative` (a
+            learned bias per distance, Raffel et al. 2020), `relative_causal` (the same for earlier keys only)
+            or `relative_keys` (a learned key vector per distance, Shaw et al. 2018). Each layer learns a
             separate table. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
         query: `(b, t, d)`; also `(t, d)`, or more axes with `attention_axes`.
-        value: `(b, s, d)`, of any width and the query's rank.
-        key: `(b, s, d)`, of any width. Defaults to `value`.
+        value: `(b, s, any width)`, of the same rank as the query.
+        key: `(b, s, any width)`. Defaults to `value`.
         attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the query may
             attend to the key.
         padding_mask: `(b, s)`; True (1) where the key is a token. Defaults to the Keras masks of `key` and
@@ -126,12 +126,12 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the scores, too.
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
-        query_mask: `(b, t)`, set by Keras. As in Keras, the output at a padding query is zero with dropout or
-            `return_attention_scores`, else the mean of all values.
+        query_mask: `(b, t)`, set by Keras; False (0) at padding queries. As in Keras, these get zeros if
+            `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        A query with no visible key gets zeros; in Keras, the mean of all values.
+        Any other query that may attend to no key gets zeros; in Keras, the mean of all values.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

@@ -94,7 +94,7 @@ class PositionEncoding(keras.layers.Layer):
             token of each row (left padding); else from the first vector.
 
     Returns:
-        `(b, t, d)` in the layer's dtype. The sum is computed in float32.
+        `(b, t, d)` in the layer's compute dtype. The sum is computed in float32.
 
     Raises:
         ValueError: If the wavelength is not above zero or the layout is unknown.

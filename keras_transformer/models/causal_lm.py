@@ -19,19 +19,20 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class CausalLM(ConfiguredModel):
-    """Decoder-only language model: token ids to next-token logits.
+    """Decoder-only language model, from token ids to the logits of the next token.
 
     A Functional model of decoder layers without cross-attention, as in Radford et al., "Improving Language
     Understanding by Generative Pre-Training" (2018). Token id 0 is padding.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
-        **options: `tie_output`, `output_bias` and the other options of `TransformerConfig` that do not
-            concern the source, and `name` and `dtype` of a Keras model.
+        **options: The options of `TransformerConfig`, except those for two sides (vocabulary sizes, frames,
+            numbers of encoder and decoder layers, sharing), and `name` and `dtype` of a Keras model.
 
     Call arguments:
         token_ids: Integers `(b, t)`, beginning with the start token.
-        mask: `(b, t)`; True (1) for tokens. Ids where it is False are treated as padding.
+        mask: `(b, t)`; True (1) for tokens, False (0) for positions to treat as padding, in addition to those
+            with id 0.
 
     Returns:
         Logits `(b, t, v)` of the next token at each position.
@@ -79,9 +80,9 @@ class CausalLM(ConfiguredModel):
             in_place: Whether a step may overwrite the cache passed to it; see `Transformer.start_decoding`.
 
         Returns:
-            `step`, and the cache of all prompt tokens except the last, which is position 0. `step(token_ids
-            (b * n,), position, cache)` returns the logits `(b * n, v)` of the token after `position`, and the
-            cache including `position`.
+            `step`, and the cache of all prompt tokens except the last one. The last prompt token has position
+            0. `step(token_ids (b * n,), position, cache)` returns the logits `(b * n, v)` of the token after
+            `position`, and the cache including `position`.
 
         Raises:
             ValueError: If `padding_mask` or `track_attention` is given.

@@ -16,13 +16,14 @@ from keras_transformer.types import Inputs, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class EncoderModel(_EncodingModel):
-    """Encoder-only model: token ids or frames to outputs per position or per example.
+    """Encoder-only model, from token ids or frames to one output per position or per example.
 
-    - Tagging: `EncoderModel(v, num_tags)` with a loss of `training`, where tag 0 is padding by default.
+    - Tagging: `EncoderModel(v, num_tags)` with `training.MaskedCrossentropy(pad_id=-100)` and
+      `data.tagging_dataset`.
     - Classification: `EncoderModel(v, num_classes, pooling="mean")` with
       `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
     - Masked-token training (Devlin et al. 2019, "BERT"): `EncoderModel(v, v, tie_output=True)`.
-    - Vectors: `EncoderModel(v)`.
+    - Vectors of tokens: `EncoderModel(v)`; with `pooling`, one vector per text.
 
     Args:
         vocabulary_size: Number of token ids, `v`; None for frames.
@@ -32,13 +33,13 @@ class EncoderModel(_EncodingModel):
             to None, one output per position.
         tie_output: Whether to use the embedding table as the output kernel; `num_outputs` must be
             `vocabulary_size`.
-        output_bias: Whether a tied output has a bias per token. Untied outputs always have one.
+        output_bias: Whether a tied output has a bias per token. Untied outputs always have a bias.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether the `head_activation` layer is followed by a normalization, as for masked tokens in
-            BERT, instead of dropout.
-        **options: The options of `TransformerConfig` that do not concern the target, and `name` and `dtype`
-            of a Keras model.
+        head_norm: Whether the dense layer is followed by a normalization, as for masked tokens in BERT,
+            instead of dropout.
+        **options: The options of `TransformerConfig`, except those for two sides (vocabulary sizes, frames,
+            numbers of encoder and decoder layers, sharing), and `name` and `dtype` of a Keras model.
 
     Call arguments:
         inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`
@@ -46,8 +47,8 @@ class EncoderModel(_EncodingModel):
             Without the mask, no frame is padding.
 
     Returns:
-        `(b, s, num_outputs)`, or `(b, num_outputs)` with `pooling`. Without `num_outputs` the last size is
-        `d`.
+        `(b, s, num_outputs)`, or `(b, num_outputs)` with `pooling`. Without `num_outputs`, the last dimension
+        is `d`.
 
     Raises:
         TypeError: If an option is unknown or has the wrong type.

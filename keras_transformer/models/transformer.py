@@ -33,10 +33,10 @@ class Transformer(_EncodingModel):
         **options: The other fields of `TransformerConfig`, and `name` and `dtype` of a Keras model.
 
     Call arguments:
-        inputs: A dict of `decoder_token_ids`, integers `(b, t)`, the target shifted right, beginning with the
-            start token; and `encoder_token_ids`, integers `(b, s)`, or for frames `encoder_features`
-            `(b, s, w)` and an optional `encoder_padding_mask` `(b, s)`, True (1) where there is a
-            frame. Without the mask, no frame is padding.
+        inputs: A dict. `encoder_token_ids`: integers `(b, s)`. `decoder_token_ids`: integers `(b, t)`, the
+            target shifted right, with the start token first. For frames, `encoder_features` `(b, s, w)`
+            replaces `encoder_token_ids`. An optional `encoder_padding_mask` `(b, s)` is True (1) at frames
+            and False (0) at padding; without it, no frame is padding.
 
     Returns:
         Logits `(b, t, v)`.

@@ -77,14 +77,16 @@ def from_hugging_face(
 
     Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
     `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
-    samples, length penalty, forced and banned tokens come from `generation_config.json`. The one difference:
-    padding is never generated. `save` writes a directory that all commands read.
+    sampling, length penalty, forced and banned tokens come from `generation_config.json`. The one difference:
+    padding is never generated. `save` writes a directory that the commands read as a trained model.
 
     Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
-    configuration. For a plain encoder, pass `labels` or `tags`; it gets new, untrained logits.
+    configuration. For an encoder without a classification head, pass `labels` or `tags` to add a head with
+    random weights.
 
-    An unsupported setting that changes outputs is an error that names it; one that does not is logged and
-    ignored. Weights are read from safetensors; pickle files need torch, and only tensors are read from them.
+    An unsupported setting that changes outputs raises an error that names it; other unsupported settings are
+    logged and ignored. Weights are read from safetensors; pickle files need torch, and only tensors are read
+    from them.
 
     Args:
         source: Local directory in the format of the Hub, or a model name on the Hub (needs the package
@@ -92,10 +94,10 @@ def from_hugging_face(
         source_language: For multilingual models; see `read_tokenizers`.
         target_language: For multilingual models; see `read_tokenizers`.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
-        **options: Arguments of the task that override those of the directory. For a `Translator`: `search`,
-            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. If the model
-            needs the token of the target language first, it is added to a `search` without `first_token_ids`.
-            Otherwise: `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
+        **options: Arguments of the task that override those of the directory. For encoder-decoders: `search`,
+            `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. If outputs must
+            start with the token of the target language, a `search` without `first_token_ids` gets this token.
+            For encoders: `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:
         The task.
@@ -166,16 +168,16 @@ def read_encoder(
     Args:
         directory: Local directory in the format of the Hub, or a model name on the Hub (needs the package
             `huggingface_hub`).
-        num_outputs: Number of new logits with random weights: per token, or with `pooling` per text. Defaults
-            to the head of the checkpoint (classes, tags or masked tokens), or to the vectors of a plain
-            encoder.
-        pooling: How to pool tokens for new logits: `"first"` as in BERT's classifiers (the layer before
+        num_outputs: Number of logits of a new head with random weights. Without `pooling`, each token has
+            these logits; with `pooling`, each text. Defaults to the head of the checkpoint (classes, tags or
+            masked tokens), or, if it has none, to the encoder's output vectors.
+        pooling: How the new head pools the tokens: `"first"` as in BERT's classifiers (the layer before
             the logits is loaded if the checkpoint has it), `"mean"` or `"max"`. Needs `num_outputs`.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
-        The model and its tokenizer; see `read_tokenizers`. The model's inputs are
-        `tokenizer.padded_ids(texts, model.max_length)`.
+        The model and its tokenizer, which renumbers the token ids; see `read_tokenizers`. The model's inputs
+        are `tokenizer.padded_ids(texts, model.max_length)`.
 
     Raises:
         InputError: As for `from_hugging_face`.
@@ -208,14 +210,14 @@ def read_tokenizers(
 ) -> tuple[Tokenizer, Tokenizer]:
     """Load the tokenizers of a pretrained encoder-decoder.
 
-    They split texts like the original, as TensorFlow graph operations, and can be saved, loaded with
-    `text.load_tokenizer` and exported like all tokenizers. **Their ids differ from the original's**, as with
-    `text.as_tokenizer`: `Tokenizer.original_ids` maps each id to the original one, to reorder the rows of an
-    embedding. Both tokenizers cover all ids of the model.
+    The tokenizers split texts like the original, with TensorFlow graph operations. You can save them, load
+    them with `text.load_tokenizer` and export them like all tokenizers. **Their ids differ from the
+    original ids**, as with `text.as_tokenizer`: `Tokenizer.original_ids` maps each id to the original id, so
+    that you can reorder the rows of an embedding. Both tokenizers cover all ids of the model.
 
-    The source of Whisper is audio: the first returned object computes log-mel features, equal to those of
-    `WhisperFeatureExtractor`. The target starts with the tokens that `generate` starts with, always ending
-    with `<|notimestamps|>`.
+    Whisper reads audio: instead of a source tokenizer, the first returned object computes log-mel features,
+    equal to those of `WhisperFeatureExtractor`. The target starts with the same tokens as in `generate`; the
+    last of them is always `<|notimestamps|>`.
 
     `config.json` is required; `tokenizer_config.json`, `added_tokens.json` and `generation_config.json` are
     read if they exist. Instead of a SentencePiece model, `tokenizer.json` is enough (the format of
@@ -227,21 +229,21 @@ def read_tokenizers(
       code at the start (`>>deu<<`) and tokens added to the vocabulary.
     - NUL and invalid UTF-8 become U+FFFD.
     - Spaces at the ends of a decoded text are removed.
-    - `transformers` 5 reimplements SentencePiece for T5, Pegasus, NLLB, mBART and mBART-50. It makes a token
-      of a space at the end, splits at U+0085 (T5), has no bytes for unknown characters (mT5), normalizes some
-      rare combining characters differently, and may choose another of two splits with equal scores.
+    - `transformers` 5 reimplements SentencePiece for T5, Pegasus, NLLB, mBART and mBART-50. It turns a space
+      at the end into a token, splits at U+0085 (T5), has no bytes for unknown characters (mT5), normalizes
+      some rare combining characters differently, and may choose another of two splits with equal scores.
 
     Args:
         directory: Directory written by `save_pretrained`, or a model name on the Hub.
         source_language: For M2M100, NLLB and mBART: source language code, such as `"de"`, `"deu_Latn"`,
-            `"de_DE"`. Its token is added before each source (mBART: after its end). Defaults to `src_lang` of
-            the configuration. For multilingual Whisper: the spoken language, such as `"de"`. Defaults to the
-            one in the configuration; it is not detected.
-        target_language: For M2M100, NLLB and mBART: target language code. Defaults to `tgt_lang`, or to the
-            first token that the configuration forces or starts from. For Marian models with several target
-            languages: `"deu"`, whose token is added before each source. For Whisper: `"en"` to translate, or
-            the spoken language to transcribe. Defaults to the task in the configuration, else to
-            transcribing.
+            `"de_DE"`. The token of this language is added before each source (mBART: after the end token).
+            Defaults to `src_lang` of the configuration. For multilingual Whisper: the spoken language, such
+            as `"de"`. Defaults to the one in the configuration; it is not detected.
+        target_language: For M2M100, NLLB and mBART: target language code. Defaults to `tgt_lang`, else to the
+            language of the configuration's `forced_bos_token_id` or `decoder_start_token_id`. For Marian
+            models with several target languages: a code such as `"deu"`, whose token is added before each
+            source. For Whisper: `"en"` to translate, or the spoken language to transcribe. Defaults to the
+            task in the configuration, else to transcribing.
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
@@ -267,7 +269,7 @@ def save_hugging_face(translator: Translator | TextClassifier | TextTagger, dire
     The files are verified before the directory appears: they are read back, and the logits compared.
 
     Args:
-        translator: Translator, classifier or tagger.
+        translator: Task to save: a translator, classifier or tagger.
         directory: New or empty directory.
 
     Raises:

@@ -38,8 +38,8 @@ class _ClassificationSection(_LabelSection):
 
     pairs: FileName | None = None
     """Labelled texts: a file (`.tsv`, `.csv`, `.jsonl`, plain or `.gz`), a pattern, a directory of such
-    files, or one with a folder of `.txt` files per label. `FILE#TEXT,LABEL` selects columns by name, or by
-    number from 1."""
+    files, or a directory with a folder of `.txt` files per label. `FILE#TEXT,LABEL` selects columns by name,
+    or by number from 1."""
     multi_label: bool = False
     """Allow any number of labels per text."""
     class_weight: Literal["balanced"] | None = None

@@ -95,7 +95,7 @@ class _ModelSection(_Section, extra="allow"):
     )
 
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
-    """Model size."""
+    """Model size, and the defaults of the other model options."""
     initial_model: FileName | None = None
     """Run or saved model to fine-tune. Its vocabularies, architecture and weights are kept; only dropout
     rates and `rematerialize` may differ."""
@@ -141,14 +141,15 @@ class _TrainingSection(_Section):
     """Training options."""
 
     epochs: Count | None = None
-    """Passes over the training data. Defaults to enough for 3000 updates, but from 10 to 100."""
+    """Passes over the training data. Defaults to the number that gives 3000 updates, at least 10 and at most
+    100."""
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
     """Learning rate schedule. All except `constant` start with a warm-up."""
     peak_learning_rate: Positive = 1e-3
     """Highest learning rate, at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
     warmup_steps: Count | None = None
-    """Number of warm-up updates. Defaults to a fifth of all, at most 1000. `cosine` never uses more than a
-    fifth."""
+    """Number of warm-up updates. Defaults to a fifth of all updates, at most 1000. `cosine` never uses more
+    than a fifth."""
     label_smoothing: Fraction = 0.1
     """Probability mass to spread over the vocabulary. It raises the perplexity, so `generate` defaults to
     0."""
@@ -161,10 +162,11 @@ class _TrainingSection(_Section):
     gradient_accumulation_steps: Count = 1
     """Number of batches per update. All tokens of an update have the same weight."""
     ema_momentum: Fraction | None = None
-    """Decay of a moving average of the weights (EMA), used for validation and the final model."""
+    """Decay of a moving average of the weights (EMA), used for validation and the final model. Defaults to no
+    average."""
     average_last: Count | None = None
-    """Average the weights (without EMA) of this many last epochs, at most half of all, instead of using the
-    best epoch."""
+    """Instead of using the best epoch, average the weights of this many last epochs (at most half of all).
+    The moving average of `ema_momentum` is then not used."""
     monitor: str = "loss"
     """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
     `frames`."""
@@ -176,7 +178,7 @@ class _TrainingSection(_Section):
     """Train on all cores or devices. TensorFlow: `cores`, `mirrored`, `tpu`. JAX: `data_parallel`,
     `model_parallel`."""
     seed: Seed = 0
-    """Random seed of initial weights, dropout and subword dropout. The flag sets the data seed, too."""
+    """Random seed of initial weights, dropout and subword dropout. The flag also sets `seed` in `[data]`."""
     deterministic: bool = False
     """Use deterministic TensorFlow operations, for bit for bit identical runs. Slower."""
 

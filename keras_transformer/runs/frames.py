@@ -29,10 +29,10 @@ class _FramesSection(_DataSection):
     """Training, validation and test frames, their targets, and length limits."""
 
     frames: FileName | None = None
-    """Training frames: a directory of `.npy` files, or a file `.npy`, `.npz` or `.tfrecord`."""
+    """Training frames: a directory of `.npy` files, or a `.npy`, `.npz` or `.tfrecord` file."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file of names and targets, or one target per line. Defaults to those
-    inside the file of `frames`."""
+    """Targets of `frames`: a `.tsv` file of names and targets, or one target per line. Defaults to the
+    targets in the file of `frames`."""
     validation_frames: FileName | None = None
     """Validation frames, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_targets: FileName | None = None
@@ -42,9 +42,10 @@ class _FramesSection(_DataSection):
     test_targets: FileName | None = None
     """Targets of `test_frames`."""
     max_source_length: Length = 256
-    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
+    """Maximum source length in tokens (with the end token) or frames. Longer training examples are
+    dropped."""
     max_target_length: Length = 256
-    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
+    """Maximum target length in tokens, including the end token. Longer training examples are dropped."""
 
 
 class _FrameModelSection(_ModelSection):

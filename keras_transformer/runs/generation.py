@@ -40,7 +40,7 @@ class _TextsSection(_DataSection):
 
     texts: Files | None = None
     """Training texts: one per line (plain or `.gz`), a table (`.tsv`, `.csv`, `.jsonl`) with a column `text`,
-    `FILE#COLUMN`, or `tfds:NAME`. Several files or a pattern for shards."""
+    `FILE#COLUMN`, or `tfds:NAME`. For several files, repeat the flag (TOML: a list) or give a pattern."""
     validation_texts: Files | None = None
     """Validation texts, to select the best epoch. Defaults to a held-out part of the training data."""
     test_texts: Files | None = None
@@ -48,7 +48,7 @@ class _TextsSection(_DataSection):
     packed: bool = False
     """Concatenate texts and train on pieces of `max_length` tokens, for running text."""
     max_length: Length = 256
-    """Maximum text length in tokens, including one special token. Longer texts are dropped, unless packed."""
+    """Maximum text length in tokens, including the end token. Longer texts are dropped, unless packed."""
 
 
 class _CausalModelSection(_ModelSection):

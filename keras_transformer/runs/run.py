@@ -171,7 +171,7 @@ class Run:
 
         Raises:
             InputError: If the data, the configuration or the directory are not usable, another process trains
-                in the directory, or training is interrupted.
+                in the directory, or a loss is not finite.
         """
         start, config, directory = time.monotonic(), self.config, self.directory
         if resume and overwrite:

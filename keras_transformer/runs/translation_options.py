@@ -28,11 +28,11 @@ class _PairsSection(_DataSection):
 
     pairs: FileName | None = None
     """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
-    `.gz`), a directory of such files, or one of `LANGUAGE.SPLIT.txt` files. `FILE#SOURCE,TARGET` selects
-    columns by name, or by number from 1. Defaults to `dates`."""
+    `.gz`), a directory of such files, or a directory of `LANGUAGE.SPLIT.txt` files. `FILE#SOURCE,TARGET`
+    selects columns by name, or by number from 1. Defaults to `dates`."""
     source: Files | None = None
-    """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. Several files or a pattern for
-    shards."""
+    """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. For several files, repeat the flag
+    (TOML: a list) or give a pattern."""
     target: Files | None = None
     """Translation of each line of `source`, in as many files."""
     validation_source: Files | None = None
@@ -44,12 +44,14 @@ class _PairsSection(_DataSection):
     test_target: Files | None = None
     """Translations of `test_source`."""
     max_pairs_in_memory: Count = 500_000
-    """With more training pairs in files, token ids are kept in `cache_directory`, the vocabulary is trained
-    on a sample of 150,000 pairs, and at most 5,000 are held out."""
+    """Maximum number of training pairs in memory. If the files have more, the token ids are stored in
+    `cache_directory`, the vocabulary is trained on a sample of 150,000 pairs, and at most 5,000 pairs are
+    held out."""
     max_source_length: Length = 256
-    """Maximum source length in tokens (with the end token) or frames. Longer examples are dropped."""
+    """Maximum source length in tokens (with the end token) or frames. Longer training examples are
+    dropped."""
     max_target_length: Length = 256
-    """Maximum target length in tokens, including one special token. Longer training examples are dropped."""
+    """Maximum target length in tokens, including the end token. Longer training examples are dropped."""
 
     @model_validator(mode="after")
     def _check(self) -> "_PairsSection":
@@ -72,7 +74,8 @@ class _PairVocabularySection(_VocabularySection):
     """Vocabularies of the sources and the targets."""
 
     target_kind: TokenizerKind | None = None
-    """Tokenizer kind of the targets if it differs, such as `whitespace` for phones."""
+    """Tokenizer kind of the targets, such as `whitespace` for phonemes. Defaults to that of the sources.
+    Another kind needs separate vocabularies (`--separate`)."""
     shared: bool = True
     """Train one vocabulary on sources and targets together."""
     subword_dropout: Fraction = 0.0
@@ -121,17 +124,17 @@ class _DecodingSection(_Section):
     beam_size: Count = 4
     """Beam size. 1 is greedy search."""
     length_penalty: Weight = 1.0
-    """Exponent of the length by which scores are divided. 0 favors short translations."""
+    """Exponent of the length penalty, by which scores are divided. 0 favors short translations."""
     max_target_length: Length = 256
-    """Maximum target length in tokens, including one special token. Longer training examples are dropped.
-    Outputs end there."""
+    """Maximum target length in tokens, including the end token. Longer training examples are dropped, longer
+    outputs cut off."""
     split_texts: Literal["long", "all", "none"] = "long"
     """Texts to split at sentence ends: `long` ones (above `max_source_length`), `all` (for models trained on
     single sentences), or `none` (long ones are truncated)."""
     batch_size: Count = 64
     """Number of texts to decode or score together."""
     bleu_tokenize: Literal["13a", "none", "intl", "char"] = "13a"
-    """Tokenization of sacreBLEU. `none` for tokenized texts."""
+    """Tokenization of sacreBLEU. Use `none` for texts that are already tokenized."""
 
 
 class TranslationConfig(RunConfig):

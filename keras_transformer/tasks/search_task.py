@@ -98,7 +98,7 @@ class SearchTask(ModelTask, TextTask):
             return self
         if not hasattr(search, "seed"):
             raise ValueError(
-                "`task.search` must give the same answer each time, or have a `seed`, to be exported. "
+                "`task.search` must return the same output each time, or have a `seed`, to be exported. "
                 f"Received: {type(search).__name__}."
             )
         # The default only: each request may have another seed.

@@ -1,4 +1,4 @@
-"""Text classification: an encoder with one output for each text, and a tokenizer."""
+"""Text classification: an encoder with one output per label for each text, and a tokenizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -67,13 +67,14 @@ class Classifier(Task):
         """Classify one text or several.
 
         Args:
-            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset.
+            texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset; for a model
+                that reads frames, an array `(s, w)` or several.
             batch_size: Number of texts to compute together.
             progress: Called after each batch with the number of its texts.
 
         Returns:
-            A `Classification` for each text, in the same order, or one for a single string. An empty text, or
-            one of white space, has the label `""` and probabilities of 0.
+            A `Classification` for each text, in the same order; for a single text, not in a list. An empty
+            text, or one of white space, has the label `""` and probabilities of 0.
 
         Raises:
             TypeError: If `texts` contains something else.
@@ -88,7 +89,7 @@ class Classifier(Task):
 
 
 class TextClassifier(PredictionTask, Classifier):
-    """Classify texts, or frames, with a trained encoder.
+    """Text classifier: a trained encoder, its tokenizer and the names of the labels. Also for frames.
 
     A text is truncated to `max_length` tokens; a call that truncates one warns once with a
     `TruncationWarning`. You may assign `max_length`. `save` and `export.export_saved_model` keep the label
@@ -97,13 +98,13 @@ class TextClassifier(PredictionTask, Classifier):
     Args:
         model: A model with weights that returns a logit for each label, `(b, c)`, such as
             `EncoderModel(v, c, pooling="mean")` or another Keras model that reads token ids.
-        tokenizer: Tokenizer of the training texts. For frames, a `data.FrameNormalizer`.
+        tokenizer: Tokenizer of the training texts. For a model that reads frames, a `data.FrameNormalizer`.
         labels: Names of the labels, in the order of the model's outputs.
         multi_label: Whether a text may have several labels (a sigmoid for each), for a model trained with
             `keras.losses.BinaryCrossentropy(from_logits=True)`. Defaults to False: one label, and the
             probabilities sum to 1 (softmax).
-        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
-            positions. Defaults to 256.
+        max_length: Maximum number of tokens, including the end token. A value above the model's number of
+            learned positions is reduced to that number. Defaults to 256.
 
     Raises:
         ValueError: If the vocabulary does not have the model's size, the labels are fewer than two, repeat or

@@ -15,14 +15,15 @@ from keras_transformer.types import Progress, Signature
 
 
 class TextGenerator(SearchTask):
-    """Continue texts with a trained language model.
+    """Text generator: a trained language model, its tokenizer and a search. It continues prompts.
 
     **An output is the whole text, including its prompt**, as in KerasHub's `generate`, so that subwords are
-    joined correctly. The prompt appears as the tokenizer reads it. An empty prompt asks for a whole text.
+    joined correctly. The prompt is tokenized and detokenized, so it may be normalized, for example to lower
+    case. For an empty prompt, the output is a new text.
 
     The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
-    whole text. `score(prompts, texts)` takes whole texts; it neither scores nor counts the tokens that a text
-    shares with its prompt. With `""` as the prompt, it scores the whole text.
+    whole text. `score(prompts, texts)` takes whole texts. It scores and counts only the tokens after those
+    that a text shares with its prompt; with `""` as the prompt, all tokens.
 
     A prompt is truncated to `max_length - 1` tokens; a call that truncates one warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and
@@ -30,10 +31,11 @@ class TextGenerator(SearchTask):
 
     Args:
         model: A `CausalLM` with weights.
-        tokenizer: Tokenizer of the training texts, each of which had a start and an end token.
+        tokenizer: Tokenizer of the training texts. The model must have been trained with a start and an end
+            token around each text, as by `data.text_dataset`.
         search: Search strategy. Defaults to `GreedySearch()`; a `SampleSearch` generates varied texts.
-        max_length: Maximum number of tokens of a text, including prompt and end token. Reduced to the number
-            of learned positions. Defaults to 256.
+        max_length: Maximum number of tokens of a text, including prompt and end token. A value above the
+            model's number of learned positions is reduced to that number. Defaults to 256.
 
     Raises:
         ValueError: If the vocabulary does not have the model's size, or `max_length` is below 2.

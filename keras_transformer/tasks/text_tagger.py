@@ -1,4 +1,4 @@
-"""Token classification (tagging): an encoder with an output for each token, and a tokenizer."""
+"""Token classification (tagging): an encoder with one output per tag for each token, and a tokenizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -40,22 +40,22 @@ class Tagging:
     """Words of a text and their predicted tags."""
 
     tokens: tuple[str, ...]
-    """The `w` words, including punctuation."""
+    """The words. Punctuation is separate from words, unless `split_punctuation` is False."""
     tags: tuple[str, ...]
     """The most probable tag of each word."""
     probabilities: np.ndarray
-    """Probability of each tag, float32 `(w,)`."""
-    places: tuple[tuple[int, int], ...]
-    """Start and end of each word in the text, in characters: `text[start:end]`."""
+    """Probability of each tag in `tags`, float32."""
+    offsets: tuple[tuple[int, int], ...]
+    """Character offsets `(start, end)` of each word: the word is `text[start:end]`."""
 
     @property
     def spans(self) -> tuple[TextSpan, ...]:
-        """Spans that the BIO tags describe; see `data.tag_spans`."""
+        """Spans of the BIO tags, such as names; see `data.tag_spans`. Empty for tags without prefixes."""
         return tuple(
             TextSpan(
                 span.label,
-                self.places[span.start][0],
-                self.places[span.end - 1][1],
+                self.offsets[span.start][0],
+                self.offsets[span.end - 1][1],
                 float(self.probabilities[span.start : span.end].min()),
             )
             for span in tag_spans(self.tags)
@@ -115,20 +115,20 @@ class Tagger(Task):
 
 
 class TextTagger(PredictionTask, Tagger):
-    """Tag the words of texts with a trained encoder, for example for named entity recognition.
+    """Word tagger, for example for named entity recognition: a trained encoder, its tokenizer and the tags.
 
-    `text.split_words` splits texts at white space and separates punctuation and symbols at the ends of words.
-    Insert spaces into texts of languages without them. The tag of a word is that of its first token, as in
-    `data.tagging_dataset`. A text is truncated to `max_length` tokens; a call that truncates one warns once
-    with a `TruncationWarning`.
+    `text.split_words` splits a text into words: at white space, and at punctuation and symbols at the ends of
+    words. If a language does not separate words by spaces, insert spaces first. A word gets the tag that the
+    model predicts for its first token, as in `data.tagging_dataset`. A text is truncated to `max_length`
+    tokens; a call that truncates one warns once with a `TruncationWarning`.
 
     Args:
         model: A model with weights that returns a logit for each tag at each position, `(b, s, c)`, such as
             `EncoderModel(v, c)` or another Keras model that reads token ids.
         tokenizer: Tokenizer of the training texts.
         tags: Names of the tags, in the order of the model's outputs.
-        max_length: Maximum number of tokens, including the end token. Reduced to the number of learned
-            positions. Defaults to 256.
+        max_length: Maximum number of tokens, including the end token. A value above the model's number of
+            learned positions is reduced to that number. Defaults to 256.
         split_punctuation: Whether to separate punctuation from words. Pass False for texts whose tokens are
             already separated by spaces, such as those of CoNLL files. Defaults to True.
 

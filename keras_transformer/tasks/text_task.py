@@ -100,7 +100,8 @@ class TextTask(Task):
 
         Args:
             texts: As for `translate`, but not a single string.
-            num: Maximum number of outputs for each source. Defaults to all that the search keeps.
+            num: Maximum number of outputs for each source. Defaults to all outputs of the search, such as
+                `beam_size`.
             batch_size: As for `translate`.
             progress: As for `translate`.
             tokens: Whether to include each output's tokens with log-probabilities and alternatives, as from
@@ -111,7 +112,7 @@ class TextTask(Task):
 
         Raises:
             TypeError: If `num` is not an integer, or `texts` is not as for `translate`.
-            ValueError: If `num` is not positive, or more than the search keeps.
+            ValueError: If `num` is not positive, or exceeds the number of outputs of the search.
         """
         check_flags(tokens=tokens)
         if num is not None and not isinstance(num, Integral):
@@ -145,20 +146,19 @@ class TextTask(Task):
 
         Args:
             sources: As for `translate`, but not a single string.
-            targets: One string for each source. The end token is appended; it replaces the last token of a
-                target that is as long as the longest output, so an output that was cut off has a different
-                score here.
+            targets: One string for each source. Each is truncated to the maximum output length and gets an
+                end token. An output that the search cut off had none, so its score here differs.
             batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
             tokens: Whether to include the target's tokens, each with its log-probability and the 5 most
                 likely tokens at its position. Defaults to False.
 
         Returns:
-            The search's score of each pair, without coverage and repetition penalties, in the same order. 0
-            for two empty texts.
+            The score of each pair, in the same order: the log-probability of the target, divided by the
+            length penalty of the search, without coverage and repetition penalties. 0 for two empty texts.
 
         Raises:
-            TypeError: If sources or targets have another type.
+            TypeError: If sources or targets have the wrong type.
             ValueError: If sources and targets differ in number.
         """
         check_flags(tokens=tokens)

@@ -20,12 +20,13 @@ from keras_transformer.types import SPECIAL_IDS, Tensor, Value
 
 
 class Translator(SearchTask):
-    """Translate texts, or frames, with a trained encoder-decoder model.
+    """Translator of texts or frames: a trained encoder-decoder model, its tokenizers and a search.
 
     `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
-    breaks, and a longer sentence between words. It joins the translations with the text's white space; the
-    score is the mean of the pieces' scores, weighted by their numbers of tokens. `n_best`, `score`, `align`
-    and `stream` truncate long texts.
+    breaks, and a sentence that is still too long between words. It joins the translations with the text's
+    white space; the score is the mean of the pieces' scores, weighted by their numbers of output tokens.
+    `n_best`, `score`, `align` and `stream` truncate long texts.
+
     A call that truncates a source, or a target to score, warns once with a `TruncationWarning`.
 
     An empty source, or one of white space, has an empty output. You may assign `search`, `split_texts` and
@@ -34,13 +35,13 @@ class Translator(SearchTask):
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         source_tokenizer: Tokenizer of the source language. For frames, the `data.FrameNormalizer` of the
-            training data, or None if it was not normalized. For speech, the features that
-            `from_hugging_face` returns.
+            training data, or None if it was not normalized. For Whisper, the log-mel features that
+            `pretrained.read_tokenizers` returns first.
         target_tokenizer: Tokenizer of the target language.
         search: Search strategy. Defaults to `BeamSearch(4)`.
-        max_source_length: Maximum number of source tokens, including the end token. Reduced to the number
-            of learned positions. Defaults to 256.
-        max_target_length: Maximum number of output tokens, with the same reduction. Defaults to 256.
+        max_source_length: Maximum number of source tokens, including the end token. Limited to the model's
+            number of learned positions, if any. Defaults to 256.
+        max_target_length: Maximum number of output tokens, limited in the same way. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
             "all" for those of several sentences, "none" to truncate long texts. Frames and audio are always
             truncated. Defaults to "long".

@@ -51,7 +51,7 @@ class Checkpoint(keras.callbacks.Callback):
         directory: Directory of the run. Existing checkpoints are read, starting with the newest.
         monitor: Metric that selects the best epoch. Higher is better for metrics that Keras maximizes, such
             as `MaskedAccuracy` and Keras's own accuracies; lower is better for all others. Defaults to the
-            monitor of the resumed run, else `val_loss`. Epochs without a value are ignored.
+            monitor of the resumed run, else `val_loss`. Epochs in which it is NaN are ignored.
         keep: Number of newest epochs to keep. Defaults to 2, so that one is left if the newest is damaged.
         patience: Stop after this many epochs without improvement, including epochs before a resume. Defaults
             to no early stopping.
@@ -149,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load the weights that the function `load_model` returns into a compiled model."""
+        """Load the weights that `load_model` would return into a model that is already compiled."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)

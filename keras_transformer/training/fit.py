@@ -61,22 +61,24 @@ def fit(
 
     A thin layer over `compile_model`, `model.fit` and the callbacks of this package. If the directory holds
     checkpoints, training resumes after the last epoch with its weights and optimizer. A dataset that shuffles
-    by epoch must resume there, too: create it with `first_epoch=Checkpoint(directory).epoch`.
+    by epoch must resume at the same epoch: create it with `first_epoch=Checkpoint(directory).epoch`, an
+    argument of the datasets in `kt.data`.
 
-    At the end, the model has the weights of the best epoch: the lowest validation loss, or the best score of
-    `scoring`. If the optimizer keeps a moving average, the model has that average of the best epoch. With
-    `average_last`, the model has the average weights of the last epochs instead.
+    At the end, the model has the weights of the best epoch: the one with the best score of `scoring`, else
+    with the lowest validation loss, else with the lowest training loss. If the optimizer keeps a moving
+    average, the model has that average of the best epoch. With `average_last`, the model has the average
+    weights of the last epochs instead.
 
     Args:
         model: Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average of the
             weights and gradient accumulation.
         training: Dataset of inputs and labels, as for `model.fit`. It must shuffle itself.
-        validation: Dataset, as `validation_data` of `model.fit`, or None.
+        validation: Validation dataset, as `validation_data` of `model.fit`. Defaults to none.
         directory: Directory of the run, for `checkpoints`, `training.csv` (with the learning rate),
             `training.png` and `tensorboard`.
         epochs: Total number of epochs, including those before a resume. Defaults to 10.
-        learning_rate: Number or schedule, to compile the model with `compile_model`. None for a compiled
-            model. A number also applies to a resumed run.
+        learning_rate: Number or schedule, to compile the model with `compile_model`. Defaults to None, for a
+            compiled model. A number also replaces the learning rate of a resumed run.
         scoring: An `evaluation.DecodeAndScore`, which then selects the best epoch.
         patience: Stop after this many epochs without improvement. Defaults to no early stopping.
         average_last: Average the weights of this many last epochs. Defaults to the best epoch.
@@ -91,8 +93,8 @@ def fit(
         TypeError: If `training` is not a dataset, or is a generator that can be read only once, or a number
             is not an integer.
         ValueError: If the model is not compiled and `learning_rate` is None, a number is not above zero, a
-            dataset is infinite, `patience` is shorter than the interval between two scores, or a callback or
-            validation sample weights contradict how the model is compiled.
+            dataset is infinite, `patience` is shorter than the interval between two scores, `callbacks` has
+            `SwapEMAWeights`, or `validation` has sample weights although gradients are accumulated.
         InputError: If a dataset has no batch, all checkpoints are damaged or belong to another model, a loss
             is not finite, or the devices cannot train the model.
 

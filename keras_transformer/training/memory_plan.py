@@ -27,8 +27,9 @@ class PartMemory(NamedTuple):
     """Memory of one part of a model in a training step, in bytes."""
 
     name: str
-    """Path of the part, such as `encoder/layer_1`. `embeddings` is everything before the stacks, `output`
-    everything after them. A table shared by input and output belongs to `output`."""
+    """Path of the part, such as `encoder/layer_1`. `embeddings` is everything before the encoder and decoder
+    layers, `output` everything after them. An embedding table that is also the output kernel counts in
+    `output`."""
     num_weights: int
     """Number of weights."""
     weights: int
@@ -38,8 +39,8 @@ class PartMemory(NamedTuple):
     optimizer: int
     """Bytes of the optimizer state."""
     activations: int
-    """Bytes that the forward pass keeps for the backward pass, including the logits. In half precision, also
-    the half-precision copies of the weights."""
+    """Bytes of the tensors that the forward pass keeps for the backward pass, including the logits. In half
+    precision, also of the half-precision copies of the weights."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ class MemoryPlan:
         rows.append(("sum", *map(_megabytes, self.total[2:])))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))) for row in rows]
-        lines.append(f"{self.total.num_weights:,} weights; a step needs {_megabytes(self.peak)} at its most.")
+        lines.append(f"{self.total.num_weights:,} weights; a step needs {_megabytes(self.peak)} at its peak.")
         return "\n".join(lines)
 
 
@@ -93,18 +94,21 @@ def memory_plan(
 ) -> MemoryPlan:
     """Estimate the memory of a training step, layer by layer, without computing anything.
 
-    The estimate follows from shapes only. Build a model that is larger than your machine inside
-    `models.shapes_only`. Activations are those that JAX with XLA keeps (the memory guide compares the
-    estimate with XLA's own number); TensorFlow and torch keep more where they do not compile.
+    The estimate follows from shapes only. If the model needs more memory than your machine has, build it
+    inside `models.shapes_only`. The estimate counts the activations that JAX with XLA keeps; the memory guide
+    compares it with the memory that XLA reports. TensorFlow and torch keep more activations if the training
+    step is not compiled.
 
     Args:
         model: Model of this package. If it is not compiled, `Adam` is assumed.
-        batch_size: Number of rows in a batch.
-        source_length: Source positions, including padding. Only for models with an encoder.
-        target_length: Target positions, including padding. Only for models with a decoder.
+        batch_size: Number of examples in a batch.
+        source_length: Number of source positions, including padding. Required for a model with an encoder,
+            else must be None.
+        target_length: Number of target positions, including padding. Required for a model with a decoder,
+            else must be None.
 
     Returns:
-        The estimate.
+        The estimate; `print` shows a table.
 
     Raises:
         TypeError: If the model is from another package, or a size is not an integer.

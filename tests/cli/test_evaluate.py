@@ -16,15 +16,15 @@ def test_a_model_and_its_export_score_alike(command: Callable, trained: Path, pa
     second = command(*words, "--saved-model", trained / "saved_models/tiny")
     assert first.exit_code == 0, first.output
     assert first.stdout == second.stdout
-    assert "answers: 40" in first.stdout
+    assert "outputs: 40" in first.stdout
 
 
 @pytest.mark.slow
 def test_unique_sources_count_once(command: Callable, trained: Path) -> None:
     Path("pairs.tsv").write_text("w1ab\tW1AB\nw1ab\tother\n", encoding="utf-8")
     words = ["evaluate", "--pairs", "pairs.tsv", "--model", trained / "runs/tiny"]
-    assert "answers: 2" in command(*words).stdout
-    assert "answers: 1" in command(*words, "--unique").stdout
+    assert "outputs: 2" in command(*words).stdout
+    assert "outputs: 1" in command(*words, "--unique").stdout
 
 
 @pytest.mark.slow
@@ -35,7 +35,7 @@ def test_further_columns_are_further_targets(command: Callable, trained: Path) -
     Path("right.tsv").write_text(f"w1ab\tother\t{answer}\n", encoding="utf-8")
     for name, share in (("pairs", "0.00 %"), ("right", "100.00 %")):
         output = command("evaluate", "--pairs", f"{name}.tsv", *model).stdout
-        assert "answers: 1" in output
+        assert "outputs: 1" in output
         assert re.search(rf"exact match +{share}", output)
 
 

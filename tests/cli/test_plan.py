@@ -38,10 +38,18 @@ def test_a_file_of_train(tmp_path: Path) -> None:
     assert of_file.stdout == of_flags.stdout != ""
 
 
+def test_a_file_of_another_task(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('task = "tag"\n', encoding="utf-8")
+    result = plan("--config", path)
+    assert result.exit_code == 2
+    assert "`task` must be one of translate, generate. Received: task='tag'." in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--task", "tag"), "`task` must be one of translate, generate. Received: task='tag'."),
+        (("--task", "tag"), "'tag' is not one of 'translate', 'generate'."),
         (("--model", "here", "--preset", "big"), "give --model or others. Received: preset."),
         (("--model", "nowhere"), "nowhere is not the directory of a model"),
         (("--num-heads", 3), "`num_heads` must divide `hidden_dim`"),

@@ -148,7 +148,7 @@ def test_without_an_export_it_says_how_to_make_one_and_what_failed(command: Call
     assert result.exit_code == 0, result.output
     *_, advice, warning = result.stderr.splitlines()
     assert advice.endswith("keras-transformer export runs/tiny saved_models/tiny")
-    assert warning.startswith("Warning: All 2 answers are ")
+    assert warning.startswith("Warning: All 2 outputs are ")
     assert json.loads(Path("runs/tiny/report.json").read_text(encoding="utf-8"))["warning"] in warning
     assert "next:" not in result.stdout
     assert not Path("saved_models").exists()

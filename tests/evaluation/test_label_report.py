@@ -94,7 +94,7 @@ def test_the_table() -> None:
 
 def test_one_answer_for_all_is_told() -> None:
     report = evaluate_labels(["ham"] * 3, ["ham", "spam", "ham"])
-    assert report.warning.startswith("All 3 answers are 'ham'. Try more epochs")
+    assert report.warning.startswith("All 3 outputs are 'ham'. Try more epochs")
     assert not evaluate_labels(["ham"] * 3, ["ham"] * 3).warning
     assert isinstance(report, LabelReport)
 

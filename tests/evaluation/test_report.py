@@ -52,9 +52,9 @@ def test_right_answers_have_the_best_score() -> None:
 @pytest.mark.parametrize(
     ("answers", "references", "fault"),
     [
-        (["", " "], RIGHT, "All 2 answers are empty. Try more epochs"),
-        (["a", "b"], RIGHT, "All 2 answers are wrong. Try more epochs"),
-        (["1", "2"], ["3", "4"], "All 2 answers are wrong. Try more epochs"),
+        (["", " "], RIGHT, "All 2 outputs are empty. Try more epochs"),
+        (["a", "b"], RIGHT, "All 2 outputs are wrong. Try more epochs"),
+        (["1", "2"], ["3", "4"], "All 2 outputs are wrong. Try more epochs"),
         (["", "4"], ["3", "4"], ""),
         (ANSWERS, RIGHT, ""),
     ],
@@ -122,7 +122,7 @@ def test_the_table_aligns_names_and_digits() -> None:
         "exact match           50.00 %",
         f"BLEU                  53.90    {signature}",
         "character error rate   9.38 %",
-        "answers: 2",
+        "outputs: 2",
     ]
 
 

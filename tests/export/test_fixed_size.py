@@ -175,7 +175,7 @@ def change_last_digit(outputs: Outputs) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (change_score, "LiteRT must answer 'a dog' with .* and the score"),
+        (change_score, "LiteRT must return .* and the score .* for 'a dog'"),
         (change_last_digit, None),
     ],
 )
@@ -206,7 +206,7 @@ def test_only_half_of_the_outputs_may_differ_with_int8_weights(
 ) -> None:
     monkeypatch.setattr(tf.lite, "Interpreter", ChangedInterpreter(change_token))
     options = {**SIZES, "batch_size": 1, "optimize": "int8"}
-    with pytest.raises(ExportError, match=r"LiteRT must answer .*, one of 6 texts of 6 that differ"):
+    with pytest.raises(ExportError, match=r"LiteRT must return .*, one of 6 texts of 6 that differ"):
         export_litert(translator, tmp_path / "tiny.tflite", TEXTS, **options)
     assert list(tmp_path.iterdir()) == []
 

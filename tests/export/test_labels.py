@@ -71,7 +71,7 @@ def test_a_served_classifier_answers_as_in_memory(
     logs = [bytes(record.numpy()) for record in tf.data.TFRecordDataset(path)]
     requests = [prediction_log_pb2.PredictionLog.FromString(log).predict_log.request for log in logs]
     assert [len(request.inputs["text"].string_val) for request in requests] == [1] * 8 + [8]
-    with pytest.raises(ExportError, match="serving_default must answer"):
+    with pytest.raises(ExportError, match="serving_default must return"):
         verify_saved_model(version, classifier.with_changes(labels=["yes", "no", "maybe"]), TEXTS[1:9])
 
 
@@ -89,7 +89,7 @@ def test_a_served_tagger_answers_as_in_memory(tagger: kt.TextTagger, tmp_path: P
             assert not any(row["tokens"][num:] + row["ends"][num:] + row["probabilities"][num:])
             assert row["tags"][:num] == [*each.tags]
             assert row["probabilities"][:num] == pytest.approx(each.probabilities, abs=1e-6)
-            assert [*zip(row["starts"][:num], row["ends"][:num], strict=True)] == [*each.places]
+            assert [*zip(row["starts"][:num], row["ends"][:num], strict=True)] == [*each.offsets]
     assert "The 3 tags: 'O', 'B-X', 'I-X'." in (version / "README.md").read_text(encoding="utf-8")
 
 
@@ -101,7 +101,7 @@ def test_a_model_of_the_users_own_is_served(tokenizer: SubwordTokenizer, tmp_pat
     pooled, leaking = keras.layers.GlobalAveragePooling1D()(x), keras.layers.GlobalMaxPooling1D()(x)
     models = [keras.Model(inputs, keras.layers.Dense(3)(each)) for each in (pooled, leaking)]
     classifier, wrong = (kt.TextClassifier(talkative(each, seed=1), tokenizer, LABELS) for each in models)
-    with pytest.raises(ExportError, match=r"serving_default must answer .* in a batch as alone"):
+    with pytest.raises(ExportError, match=r"serving_default must return .* in a batch, as for"):
         export_saved_model(wrong, tmp_path / "own", TEXTS[1:4])
     served = ServedClassifier(export_saved_model(classifier, tmp_path / "own", TEXTS[1:4]))
     assert [each.label for each in served.classify(TEXTS)] == [

@@ -245,7 +245,7 @@ def test_what_cannot_be_compared_is_refused(
         is_random = True
 
     sampling = translator.with_changes(search=Random())
-    with pytest.raises(ValueError, match=r"same answer each time, or have a `seed`.* Received: Random\."):
+    with pytest.raises(ValueError, match=r"same output each time, or have a `seed`.* Received: Random\."):
         export_saved_model(sampling, tmp_path / "tiny")
     with pytest.raises(ValueError, match=r"`optimize` must be one of .* Received: optimize='int4'\."):
         export_saved_model(translator, tmp_path / "tiny", optimize="int4")

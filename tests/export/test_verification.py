@@ -75,7 +75,7 @@ def test_only_the_last_digits_of_a_score_may_differ(
     if passes:
         verify(change)
         return
-    with pytest.raises(ExportError, match=f"(?s){name} must answer 'the cat' with .* Received: "):
+    with pytest.raises(ExportError, match=f"(?s){name} must return .* for 'the cat'.* Received: "):
         verify(change)
 
 
@@ -93,7 +93,7 @@ def test_only_the_last_digits_of_a_score_may_differ(
     ],
 )
 def test_every_other_output_is_refused(verify: Verify, name: str, output: str, value: Any) -> None:
-    with pytest.raises(ExportError, match=f"(?s){name} must answer 'a dog' with .* Received: "):
+    with pytest.raises(ExportError, match=f"(?s){name} must return .* for 'a dog'.* Received: "):
         verify(replace(name, output, 0, value))
 
 
@@ -128,13 +128,13 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
     verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))
     verify(answers({3: (b"x", -3.0)}))  # the last may be tied with one that was not kept
     for change in ({0: (b"x", -1.0)}, {1: (b"x", -1.5)}, {3: (b"d", -3.1)}):
-        with pytest.raises(ExportError, match="n_best must answer"):
+        with pytest.raises(ExportError, match="n_best must return"):
             verify(answers(change))
 
 
 def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
     # The last row is no UTF-8: nothing is known of it but that it must not depend on its neighbors.
-    with pytest.raises(ExportError, match=r"answer b'.xff.* in a batch as alone: .*Received: .*text='o'"):
+    with pytest.raises(ExportError, match=r"return .* for b'.xff.* in a batch, as for .*Received: .*text='o'"):
         verify(replace("serving_default", "output", -1, b"o", also_alone=False))
 
 
@@ -142,7 +142,7 @@ def test_rows_from_nothing_are_refused(verify: Verify) -> None:
     def change(signatures: dict[str, Any]) -> None:
         signatures["score"]["of_nothing"]["score"] = np.zeros(1)
 
-    with pytest.raises(ExportError, match=r"must answer no rows with no rows\. Received: .*'score': 1"):
+    with pytest.raises(ExportError, match=r"must return no rows for no rows\. Received: .*'score': 1"):
         verify(change)
 
 
@@ -200,7 +200,9 @@ def test_a_process_that_fails_says_why(
 ) -> None:
     failed = subprocess.CompletedProcess([], 9, b"", text.encode())
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(ExportError, match=rf"must answer on its own\. Received: {re.escape(message)}$"):
+    with pytest.raises(
+        ExportError, match=rf"must work in a new process\. Received: {re.escape(message)}$"
+    ):
         verify_saved_model(tmp_path, translator)
 
 

@@ -88,7 +88,7 @@ def test_a_run_is_trained_scored_exported_and_asked_again(files: Path, tmp_path:
     asked = invoke(main, ["translate", "--saved-model", str(version), "--frames", str(files / "test")])
     assert asked.stdout.splitlines() == wanted
     of_frames = ["--frames", str(files / "test"), "--targets", str(files / "test.tsv")]
-    assert "answers: 20" in invoke(main, ["evaluate", "--model", str(run.directory), *of_frames]).stdout
+    assert "outputs: 20" in invoke(main, ["evaluate", "--model", str(run.directory), *of_frames]).stdout
     assert invoke(main, ["translate", "--model", str(run.directory), "a text"]).exit_code == 2
     more = kt.Run.open(run.directory, epochs=3)
     assert more.train(resume=True, verbose=0).num_items == 20
@@ -105,7 +105,7 @@ def test_a_run_from_the_command_line(files: Path, tmp_path: Path, monkeypatch: p
         main, [*arguments, "--epochs", "1", "--name", "colors", "--no-source-convolutions", "--no-export"]
     )
     assert result.exit_code == 0, result.output
-    assert "answers: 20" in result.stdout
+    assert "outputs: 20" in result.stdout
     translator = kt.Translator.load("runs/colors")
     assert not translator.model.config.source_convolutions
     assert translator.translate(np.zeros((0, 3))) == ""

@@ -52,7 +52,7 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
         assert f"span F1          {100 * report['scores']['span_f1']['value']:.2f} %" in result.stdout
     # The export splits what its file of tokens does not.
     Path("dots.conll").write_text("Ben B-PER\nlives O\nin O\nU.S. B-LOC\n", encoding="utf-8")
-    assert "answers: 1" in command("evaluate", "--model", "runs/names", "--pairs", "dots.conll").stdout
+    assert "outputs: 1" in command("evaluate", "--model", "runs/names", "--pairs", "dots.conll").stdout
     result = command("evaluate", "--saved-model", "saved_models/names", "--pairs", "dots.conll")
     assert result.exit_code == 2
     assert "must be the tokens of the texts" in result.stderr

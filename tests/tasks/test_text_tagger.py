@@ -27,7 +27,7 @@ def test_tags_are_those_of_the_first_tokens(tagger: kt.TextTagger) -> None:
     assert len({tag for each in found for tag in each.tags}) > 1
     for text, each in zip(TEXTS, found, strict=True):
         assert "".join(each.tokens) == "".join(text.split())
-        assert [text[start:end] for start, end in each.places] == [*each.tokens]
+        assert [text[start:end] for start, end in each.offsets] == [*each.tokens]
         if not each.tokens:
             continue
         # The ids of the words one after the other, and where they begin.
@@ -44,7 +44,7 @@ def test_tags_are_those_of_the_first_tokens(tagger: kt.TextTagger) -> None:
 
 def test_a_batch_changes_no_answer(tagger: kt.TextTagger) -> None:
     for one, other in zip(tagger.tag(TEXTS * 2, batch_size=3), [*map(tagger.tag, TEXTS * 2)], strict=True):
-        assert (one.tokens, one.tags, one.places) == (other.tokens, other.tags, other.places)
+        assert (one.tokens, one.tags, one.offsets) == (other.tokens, other.tags, other.offsets)
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-6)
 
 
