@@ -1,4 +1,7 @@
-"""Writes `dates` and `cmudict` again from the weights in the tree: `export_anew.py DIRECTORY`.
+"""Writes the exports of the tree, with small graphs: from the weights in the tree, or from a run.
+
+    python tests/golden/export_anew.py DIRECTORY                             # `dates` and `cmudict`
+    python tests/golden/export_anew.py DIRECTORY runs/en_de multi30k_en_de   # another one, from its run
 
 A graph of a small model weighs as much as its weights, mostly by the names of its nodes. Nobody reads them in
 these exports, so they are numbers here, and the repository stays small.
@@ -64,17 +67,29 @@ def write_numbered(task: kt.tasks.ModelTask, directory: Path, *options: Any) -> 
     (directory / "fingerprint.pb").unlink()
 
 
-def export(name: str, directory: Path) -> None:
-    """Write and verify an export."""
+def rebuilt(name: str) -> tuple[kt.Translator, list[str]]:
+    """Return the translator of an export, and the texts with which it was made."""
     (max_source_length, max_target_length), search = MADE[name]
     translator = golden_exports.rebuilt_translator(name).with_changes(
         search=search, max_source_length=max_source_length, max_target_length=max_target_length
     )
-    texts = examples(golden_exports.SAVED_MODELS / name / "1")
-    print(kt.export.export_saved_model(translator, directory / name, texts))
+    return translator, examples(golden_exports.SAVED_MODELS / name / "1")
+
+
+def main() -> None:
+    """Read the command line, write and verify."""
+    directory, *of_run = sys.argv[1:]
+    if of_run:
+        run, name = of_run
+        made = {name: (kt.Translator.load(run), [*kt.Run.examples(run)])}
+    else:
+        made = {name: rebuilt(name) for name in MADE}
+    for name, (translator, texts) in made.items():
+        # Weights of half the size; those of `dates` are small, and show what an export is by default.
+        optimize = "float32" if name == "dates" else "bfloat16"
+        print(kt.export.export_saved_model(translator, Path(directory, name), texts, optimize))
 
 
 if __name__ == "__main__":
     _write_graphs, saved_model._write_graphs = saved_model._write_graphs, write_numbered
-    for each in MADE:
-        export(each, Path(sys.argv[1]))
+    main()

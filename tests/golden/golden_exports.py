@@ -61,7 +61,7 @@ def rebuilt_translator(name: str) -> kt.Translator:
     weights = tf.train.load_checkpoint(str(directory / "variables" / "variables"))
     model.set_weights(
         [
-            weights.get_tensor(f"model_variables/{number}/.ATTRIBUTES/VARIABLE_VALUE")
+            weights.get_tensor(f"model_variables/{number}/.ATTRIBUTES/VARIABLE_VALUE").astype("float32")
             for number in range(len(model.weights))
         ]
     )

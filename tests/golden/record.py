@@ -1,8 +1,8 @@
 """Record the golden outputs that `test_golden.py` compares with.
 
-    python tests/golden/record.py            # every part
-    python tests/golden/record.py sampling   # one part
-    python tests/golden/record.py saved files   # new saved models, and what they give
+    PYTHONPATH=tests python tests/golden/record.py            # every part
+    PYTHONPATH=tests python tests/golden/record.py sampling   # one part
+    PYTHONPATH=tests python tests/golden/record.py saved files   # new saved models, and what they give
 
 A part is a function that gives named arrays, kept in `fixtures/<part>.npz`:
 
@@ -20,8 +20,8 @@ does not write them again, unless it breaks the promise of CHANGELOG on purpose.
 The tests allow what rounding may do on any processor. To show that a change of the code moves nothing at all,
 compare with a recording of the commit before, made on the same machine:
 
-    python tests/golden/record.py --to /tmp/before        # in a worktree of the commit before
-    python tests/golden/record.py --against /tmp/before   # names what moved by 1e-6; in training, by a bit
+    PYTHONPATH=tests python tests/golden/record.py --to /tmp/before       # in a worktree of the commit before
+    PYTHONPATH=tests python tests/golden/record.py --against /tmp/before  # names what moved by 1e-6
 
 All parts need TensorFlow.
 """
