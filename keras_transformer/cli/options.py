@@ -46,7 +46,7 @@ def model_flags(command: _Command) -> _Command:
         "the directory saved_models."
     )
     command = click.option("--saved-model", type=click.Path(), help=text)(command)
-    text = "Directory written by train, such as runs/dates."
+    text = "Directory written by train or import, such as runs/dates."
     return click.option("--model", type=click.Path(), help=text)(command)
 
 

@@ -30,8 +30,8 @@ from keras_transformer.errors import InputError
 @click.option(
     "--n-best",
     type=click.IntRange(min=1),
-    help="Print up to this many outputs per text (at most the beam size), each after the number of its text "
-    "and a tab.",
+    help="Print up to this many outputs per text (at most the beam size). Each line begins with the number "
+    "of its text and a tab.",
 )
 def translate(
     texts: tuple[str, ...],

@@ -34,7 +34,7 @@ def read_pairs(
     | origin | pairs |
     |---|---|
     | `(SOURCE, TARGET)` | two parallel text files, line by line, or the same number of shards of both |
-    | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs, quoted by a spreadsheet or not |
+    | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be in quotation marks |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
     | `PATH.tmx` | the units of a translation memory |
@@ -50,7 +50,7 @@ def read_pairs(
     a line. TFDS downloads a dataset on first use.
 
     Args:
-        origin: A path, pair of paths or name of the table.
+        origin: A path, a pair of paths or a name, as in the table above.
         split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files.
         optional: Whether to return an empty list instead of raising if the origin has no such split. Files
             have no splits.

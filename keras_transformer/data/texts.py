@@ -33,7 +33,7 @@ def read_texts(
     Files may be compressed (`.gz`) and given as patterns such as `part-*.txt.gz`. Blank lines are dropped.
 
     Args:
-        origin: A path or name of the table, or a list of them.
+        origin: A path or a name, as in the table above, or a list of them.
         split: Split of the TFDS dataset. Ignored for files.
         optional: Whether to return an empty list instead of raising if the origin has no such split. Files
             have no splits.

@@ -46,8 +46,8 @@ class BeamSearch(Search):
         log-probability / ((5 + length) / 6) ** length_penalty + coverage
 
     By default, the search of a source ends when it has `n` finished hypotheses and no unfinished one
-    currently scores better. Hypotheses without an end token at the maximum length rank after all finished
-    ones.
+    currently scores better. Hypotheses that reach the maximum length without an end token rank after all
+    finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
     `generate(num_beams=4)` in transformers.
@@ -65,8 +65,8 @@ class BeamSearch(Search):
     """Number of hypotheses that are kept for each source, `n`."""
     _: dataclasses.KW_ONLY
     num_hypotheses: int | None = None
-    """Number of hypotheses to return. Defaults to `beam_size`; fewer may stop the search earlier if
-    `early_stopping` is not False."""
+    """Number of hypotheses to return. Defaults to `beam_size`. With fewer, the search may stop earlier,
+    unless `early_stopping` is False."""
     length_penalty: float = 1.0
     """Exponent of the length penalty, by which scores are divided. 0 disables it."""
     coverage_penalty: float = 0.0

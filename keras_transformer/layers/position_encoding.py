@@ -36,8 +36,7 @@ def sinusoidal_position_encoding(
         length: Number of positions, `t`.
         hidden_dim: Width, `d`. An odd width ends with a sine.
         start: First position; above zero when decoding step by step.
-        max_wavelength: Base of the geometric progression of wavelengths; the longest is `2π · max_wavelength`
-            positions.
+        max_wavelength: Wavelengths range from `2π` to `2π · max_wavelength` positions.
         layout: `interleaved` (sine, cosine, sine, …) as in the paper, or `concatenated` (all sines, then all
             cosines) as in its first implementation.
 
@@ -82,8 +81,7 @@ class PositionEncoding(keras.layers.Layer):
     The layer has no weights and no maximum length.
 
     Args:
-        max_wavelength: Base of the geometric progression of wavelengths; the longest is `2π · max_wavelength`
-            positions.
+        max_wavelength: Wavelengths range from `2π` to `2π · max_wavelength` positions.
         layout: `interleaved` or `concatenated`; see `sinusoidal_position_encoding`.
         **kwargs: `name` and `dtype` of a Keras layer.
 

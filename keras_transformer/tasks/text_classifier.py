@@ -91,7 +91,7 @@ class Classifier(Task):
 class TextClassifier(PredictionTask, Classifier):
     """Text classifier: a trained encoder, its tokenizer and the names of the labels. Also for frames.
 
-    A text is truncated to `max_length` tokens; a call that truncates one warns once with a
+    A text is truncated to `max_length` tokens; then the call warns once with a
     `TruncationWarning`. You may assign `max_length`. `save` and `export.export_saved_model` keep the label
     names.
 

@@ -25,7 +25,7 @@ class TextGenerator(SearchTask):
     whole text. `score(prompts, texts)` takes whole texts. It scores and counts only the tokens after those
     that a text shares with its prompt; with `""` as the prompt, all tokens.
 
-    A prompt is truncated to `max_length - 1` tokens; a call that truncates one warns once with a
+    A prompt is truncated to `max_length - 1` tokens; then the call warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and
     `export.export_saved_model` work as for a `Translator`.
 

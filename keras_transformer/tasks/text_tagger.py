@@ -120,7 +120,7 @@ class TextTagger(PredictionTask, Tagger):
     `text.split_words` splits a text into words: at white space, and at punctuation and symbols at the ends of
     words. If a language does not separate words by spaces, insert spaces first. A word gets the tag that the
     model predicts for its first token, as in `data.tagging_dataset`. A text is truncated to `max_length`
-    tokens; a call that truncates one warns once with a `TruncationWarning`.
+    tokens; then the call warns once with a `TruncationWarning`.
 
     Args:
         model: A model with weights that returns a logit for each tag at each position, `(b, s, c)`, such as

@@ -66,8 +66,8 @@ def fit(
 
     At the end, the model has the weights of the best epoch: the one with the best score of `scoring`, else
     with the lowest validation loss, else with the lowest training loss. If the optimizer keeps a moving
-    average, the model has that average of the best epoch. With `average_last`, the model has the average
-    weights of the last epochs instead.
+    average of the weights, the model has this average as it was at the end of the best epoch. With
+    `average_last`, the model has the average weights of the last epochs instead.
 
     Args:
         model: Keras model, compiled or not. `compile_model` offers R-Drop, clipping, a moving average of the
@@ -81,7 +81,8 @@ def fit(
             compiled model. A number also replaces the learning rate of a resumed run.
         scoring: An `evaluation.DecodeAndScore`, which then selects the best epoch.
         patience: Stop after this many epochs without improvement. Defaults to no early stopping.
-        average_last: Average the weights of this many last epochs. Defaults to the best epoch.
+        average_last: Average the weights of this many last epochs. Defaults to no average: the weights of the
+            best epoch.
         tensorboard: Whether to write TensorBoard logs; needs the package `tensorboard`. Defaults to False.
         callbacks: Additional callbacks. Values that they add to the logs are recorded.
         verbose: Verbosity of `model.fit`; 0 for no progress bar.
