@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 @click.option(
     "--unique",
     is_flag=True,
-    help="Score each distinct source once, against all its references. These are the targets of equal "
-    "sources and the further columns of --pairs.",
+    help="Score each distinct source once, against all its references. These are the targets of all equal "
+    "sources and, with --pairs, also the columns after the second.",
 )
 def evaluate(
     model: str | None,

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 @click.option(
     "--max-length",
     type=click.IntRange(min=2),
-    help="Maximum text length in tokens, including the prompt. At most, and by default, the model's.",
+    help="Maximum text length in tokens, including the prompt. Defaults to the model's maximum, and must not "
+    "exceed it.",
 )
 @click.option("--input", "input_file", type=click.Path(), help="File with one prompt per line, plain or .gz.")
 @click.option(

@@ -37,7 +37,7 @@ def model_flags(command: _Command) -> _Command:
     """Add `--model`, `--saved-model` and `--trust`, which `choose_model` reads."""
     # In reverse order: click shows the last added option first.
     text = (
-        "Load an export even if it has operations that no export of this package has. They could read and "
+        "Load an export even if it has operations that this package never exports. They could read and "
         "write your files."
     )
     command = click.option("--trust", is_flag=True, help=text)(command)

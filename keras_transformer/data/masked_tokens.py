@@ -14,8 +14,9 @@ def mask_tokens(
 ) -> tf.data.Dataset:
     """Build inputs with masked tokens, and labels with the original tokens, as in BERT.
 
-    The mask replaces 80 % of the selected tokens, a random token 10 %, and 10 % stay unchanged (Devlin et al.
-    2019, section 3.1). Special tokens, including padding, are never selected and never inserted.
+    The mask token replaces 80 % of the selected tokens, a random token replaces 10 %, and 10 % stay unchanged
+    (Devlin et al. 2019, section 3.1). Special tokens, including padding, are never selected and never
+    inserted.
 
     The random choices depend only on `seed` and the index of the element of `dataset`, so each epoch masks
     the same tokens. To mask different tokens in each epoch, repeat the dataset first:

@@ -81,12 +81,13 @@ class Constraints:
     banned_token_ids: tuple[int, ...] = ()
     """Ids of tokens that are never generated, in addition to the special tokens."""
     banned_first_token_ids: tuple[int, ...] = ()
-    """Ids of tokens never generated first (after any `first_token_ids`). May contain the end token."""
+    """Ids of tokens that are never the first token of an output, or the first after `first_token_ids` if
+    these are given. May contain the end token."""
     banned_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of at least two token ids that are never generated."""
     first_token_ids: tuple[int, ...] = ()
-    """Forced first token ids of every hypothesis, before a prefix, such as the language token of mBART. They
-    have the log-probability 0 and count in lengths. `Translator.score` also puts them before targets."""
+    """Forced first token ids of every hypothesis, such as the language token of mBART. A prefix follows them.
+    They have the log-probability 0 and count in lengths. `Translator.score` also puts them before targets."""
     force_end: bool = False
     """Whether to force the end token, with the log-probability 0, at the maximum length."""
     no_repeat_ngram_size: int = 0

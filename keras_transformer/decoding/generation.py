@@ -59,22 +59,22 @@ def generate(
     Args:
         model: A `Transformer`, an `Ensemble` or a `CausalLM` with weights.
         inputs: Sources, integers `(b, s)` padded with 0, or features `(b, s, w)`; for a `CausalLM`, prompts,
-            integers `(b, p)`. Lists are accepted, and for a `Transformer` the dictionary that `fit` takes,
-            whose `decoder_token_ids` are ignored.
+            integers `(b, p)`. Lists are accepted. A `Transformer` also accepts the dictionary that `fit`
+            takes; its `decoder_token_ids` are ignored.
         search: A `GreedySearch`, `BeamSearch` or `SampleSearch`.
-        max_length: Maximum number of generated tokens, including the end token, `T`.
+        max_length: Maximum number of generated tokens, `T`, including the end token.
         padding_mask: `(b, s)`, True (1) for tokens or frames. By default the model computes it.
         prefix_ids: Integers `(b, p)`, padded with 0: forced first tokens of each output, without the start
             token.
-        score_prefix: Whether scores include the log-probability of the prefix. Lengths always include its
-            tokens. Defaults to True.
+        score_prefix: Whether scores include the log-probability of the prefix. The length of an output always
+            includes the prefix. Defaults to True.
         source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
             different batches get different ones. Defaults to 0 to `b - 1`.
         max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
         length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
-        initial_cache_length: Number of positions that the caches start with; they grow as needed. With
-            `max_length`, there is a single loop without growth. Defaults to 32.
+        initial_cache_length: Number of positions that the caches start with; they grow as needed. If it is
+            `max_length`, the caches never grow, and there is a single loop. Defaults to 32.
 
     Returns:
         A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.

@@ -128,8 +128,9 @@ class SampleSearch(_IndependentSearch):
     renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
     divided by the length penalty, so you can compare scores across options and searches.
 
-    With a seed, each call returns the same outputs, eagerly and compiled. They depend on the index of a
-    source in the batch, or for a `Translator` among all texts of the call, and not on `batch_size`.
+    With a seed, each call returns the same outputs, eagerly and compiled. The outputs of a source depend on
+    its index in the batch. In a `Translator`, they depend on its index among all texts of the call, and not
+    on `batch_size`.
 
     Raises:
         TypeError: If an option has the wrong type.

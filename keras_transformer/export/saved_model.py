@@ -52,9 +52,9 @@ def export_saved_model(
             by a number.
         examples: Real sources; the first 8 are used for the verification and the warm-up. For `xla`, pass
             sources of typical lengths. Defaults to one source of a few tokens of the vocabulary.
-        optimize: `float32`; `bfloat16` to halve the size of the weights, where another output of nearly the
-            same probability may win; or `xla` to compile the search for a few lengths, with the same outputs.
-            Defaults to `float32`.
+        optimize: `float32`; `bfloat16`, which halves the size of the weights, but may return another output
+            of nearly the same probability; or `xla`, which compiles the search for a few lengths, with the
+            same outputs. Defaults to `float32`.
         threads: CPU only: split the sources of each request across this many threads, such as the server's
             cores divided by its concurrent requests. Usually faster, with the same outputs. By default,
             TensorFlow parallelises each operation instead.
@@ -63,8 +63,8 @@ def export_saved_model(
         The directory of the new version. `models.config` is written next to it unless it exists.
 
     Raises:
-        InputError: If the directory cannot be written or is that of a version, or Keras does not run on
-            TensorFlow.
+        InputError: If the directory cannot be written, the directory is itself a version, or Keras does not
+            run on TensorFlow.
         ExportError: If the SavedModel's results differ from the task's. It is then deleted.
         ValueError: If `optimize` is unknown, `xla` or `threads` is not supported for the task, or its search
             is random and has no `seed` field.

@@ -131,7 +131,8 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        Any other query that may attend to no key gets zeros; in Keras, the mean of all values.
+        A query that may attend to no key gets zeros; in Keras, it gets the mean of all values. For padding
+        queries, see `query_mask`.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

@@ -60,8 +60,9 @@ class RotaryEmbedding(keras.layers.Layer):
     """Rotary position embedding (RoPE) of queries and keys.
 
     Rotates each pair of features by an angle proportional to the position, so that query-key products depend
-    only on relative positions (section 3.2.2, equation 14). Feature `i` is paired with feature `i + k/2`.
-    `MultiHeadAttention(positions="rotary")` does this itself; use this layer in your own attention.
+    only on relative positions (Su et al. 2021, section 3.2.2, equation 14). Feature `i` is paired with
+    feature `i + k/2`. `MultiHeadAttention(positions="rotary")` does this itself; use this layer in your own
+    attention.
 
     Args:
         max_wavelength: Base of the geometric progression of wavelengths; the slowest pair needs about

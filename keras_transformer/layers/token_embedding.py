@@ -30,7 +30,7 @@ class TokenEmbedding(keras.layers.Layer):
     """Token embedding, scaled by `sqrt(d)`.
 
     An id outside the vocabulary is an error. In a traced graph, where ids are unknown, TensorFlow raises an
-    error on CPU; elsewhere the vector is NaN.
+    error on CPU; on other devices and backends, the graph returns a NaN vector.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
@@ -136,8 +136,9 @@ class OutputProjection(keras.layers.Layer):
 
     Args:
         vocabulary_size: Number of logits, `v`.
-        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A layer
-            copied from its config gets a new embedding: only a model's config restores sharing.
+        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A copy
+            made from the layer's config gets a new embedding; a copy made from a model's config shares its
+            model's embedding.
         use_bias: Whether to add a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 

@@ -26,8 +26,8 @@ class CausalLM(ConfiguredModel):
 
     Args:
         vocabulary_size: Number of token ids, `v`.
-        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig` but for those
-            of an encoder-decoder: vocabulary sizes, frames, numbers of encoder and decoder layers, sharing.
+        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except those
+            for vocabulary sizes, frames, the numbers of encoder and decoder layers, and sharing.
 
     Call arguments:
         token_ids: Integers `(b, t)`, beginning with the start token.

@@ -38,8 +38,8 @@ class EncoderModel(_EncodingModel):
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
         head_norm: Whether the dense layer is followed by a normalization, as for masked tokens in BERT,
             instead of dropout.
-        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig` but for those
-            of an encoder-decoder: vocabulary sizes, frames, numbers of encoder and decoder layers, sharing.
+        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except those
+            for vocabulary sizes, frames, the numbers of encoder and decoder layers, and sharing.
 
     Call arguments:
         inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`

@@ -73,8 +73,8 @@ class _VocabularySection(_Section):
     """Vocabulary options."""
 
     kind: TokenizerKind | None = None
-    """Tokenizer kind. Defaults to `subword`; for short texts of digits, codes or single words to
-    `character`."""
+    """Tokenizer kind. Defaults to `character` for short texts of digits, codes or single words, else to
+    `subword`."""
     size: Annotated[int, Field(ge=5, lt=2**31)] | None = None
     """Maximum vocabulary size, including the four special tokens. Defaults to 8000; for subwords, to one
     entry per 400 characters if that is less."""

@@ -31,8 +31,8 @@ class _TaggingSection(_LabelSection):
 
     pairs: FileName | None = None
     """Tagged texts: CoNLL files (a token and its tag per line, an empty line between texts) or `.jsonl`
-    (lists `tokens` and `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` selects fields, or columns
-    from 1."""
+    (objects with a list `tokens` and a list `tags`), plain or `.gz`, or a pattern. `FILE#TOKENS,TAGS` selects
+    `.jsonl` fields by name, or CoNLL columns by number from 1."""
 
 
 class TaggingConfig(RunConfig):

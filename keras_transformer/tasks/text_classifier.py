@@ -107,8 +107,8 @@ class TextClassifier(PredictionTask, Classifier):
             learned positions is reduced to that number. Defaults to 256.
 
     Raises:
-        ValueError: If the vocabulary does not have the model's size, the labels are fewer than two, repeat or
-            differ in number from the model's outputs, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, there are fewer than two labels,
+            a label occurs twice, the model does not have one output per label, or `max_length` is below 2.
         TypeError: If the model is not a Keras model, or a label is not a string.
 
     Example:

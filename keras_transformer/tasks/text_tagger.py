@@ -133,8 +133,8 @@ class TextTagger(PredictionTask, Tagger):
             already separated by spaces, such as those of CoNLL files. Defaults to True.
 
     Raises:
-        ValueError: If the vocabulary does not have the model's size, the tags are fewer than two, repeat or
-            differ in number from the model's outputs, or `max_length` is below 2.
+        ValueError: If the vocabulary does not have the model's size, there are fewer than two tags, a tag
+            occurs twice, the model does not have one output per tag, or `max_length` is below 2.
         TypeError: If the model is not a Keras model, or a tag is not a string.
 
     Example:

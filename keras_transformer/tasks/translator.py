@@ -23,11 +23,11 @@ class Translator(SearchTask):
     """Translator of texts or frames: a trained encoder-decoder model, its tokenizers and a search.
 
     `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
-    breaks, and a sentence that is still too long between words. It joins the translations with the text's
-    white space; the score is the mean of the pieces' scores, weighted by their numbers of output tokens.
-    `n_best`, `score`, `align` and `stream` truncate long texts.
+    breaks. If a sentence is still too long, it is split between words. `translate` joins the translations
+    with the text's white space; the score is the mean of the pieces' scores, weighted by their numbers of
+    output tokens. `n_best`, `score`, `align` and `stream` truncate long texts.
 
-    A call that truncates a source, or a target to score, warns once with a `TruncationWarning`.
+    If a call truncates a source, or `score` truncates a target, it warns once with a `TruncationWarning`.
 
     An empty source, or one of white space, has an empty output. You may assign `search`, `split_texts` and
     the limits; the next call uses them.
@@ -35,8 +35,8 @@ class Translator(SearchTask):
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         source_tokenizer: Tokenizer of the source language. For frames, the `data.FrameNormalizer` of the
-            training data, or None if it was not normalized. For Whisper, the log-mel features that
-            `pretrained.read_tokenizers` returns first.
+            training data, or None if it was not normalized. For Whisper, the first object that
+            `pretrained.read_tokenizers` returns; it computes log-mel features.
         target_tokenizer: Tokenizer of the target language.
         search: Search strategy. Defaults to `BeamSearch(4)`.
         max_source_length: Maximum number of source tokens, including the end token. Limited to the model's
