@@ -34,7 +34,7 @@ def read_pairs(
     | origin | pairs |
     |---|---|
     | `(SOURCE, TARGET)` | two parallel text files, line by line, or the same number of shards of both |
-    | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be in quotation marks |
+    | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be quoted |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
     | `PATH.tmx` | the units of a translation memory |

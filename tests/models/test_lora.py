@@ -60,7 +60,8 @@ def test_factors_add_what_the_paper_says(name: str) -> None:
             # Hu et al. 2021, section 4.1: W + alpha / r B A
             value = value + 3.0 / 2 * values[f"{stem}lora_kernel_a"] @ values[f"{stem}lora_kernel_b"]
         weight.assign(value)
-    np.testing.assert_allclose(outputs(model, name), outputs(plain, name), atol=1e-5)
+    # The two sides add the same terms in another order: 1.5e-5 apart for some of the random initial weights.
+    np.testing.assert_allclose(outputs(model, name), outputs(plain, name), atol=3e-5)
 
 
 @every_model
