@@ -297,7 +297,7 @@ class Transformer(keras.Model):
 
     For `fit`, `evaluate` and `predict`, pass a dict of call arguments (masks too need a row per example) or
     the pair of sentences. Losses and metrics receive the probabilities. Keras cannot export the dict of
-    weights: export `keras.Model([source, target], model(source, target)[0])`.
+    attention weights: export `keras.Model([source, target], model(source, target)[0])`.
     """
 
     def __init__(

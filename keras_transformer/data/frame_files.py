@@ -42,13 +42,13 @@ def read_frames(origin: FilePath) -> list[Frames]:
     | `DIRECTORY` | its `.npy` files, an array `(s, w)` each, sorted by name |
     | `PATH.npy` | an array `(n, s, w)`, or `(s, w)` for a single example |
     | `PATH.npz` | arrays `(s, w)`, as written by `np.savez(path, *arrays)` |
-    | `PATH.npz` | `features` `(n, s, w)`, and `lengths` `(n,)`, `padding_mask` `(n, s)`, or NaN as padding |
+    | `PATH.npz` | `features` `(n, s, w)`; padding by `lengths` `(n,)`, `padding_mask` `(n, s)` or NaN |
     | `PATH.npz` | `features` `(m, w)`, the concatenated frames, and `lengths` `(n,)` |
     | `PATH.tfrecord` | `tf.train.SequenceExample` with a feature list `features` |
     | `PATH.tfrecord` | `tf.train.Example` with `shape` and `values`, as written by OpenNMT-tf |
 
-    TFRecord files may be compressed (`.tfrecord.gz`). `padding_mask` is True for frames. Pickled data, such
-    as arrays of objects, is rejected.
+    TFRecord files may be compressed (`.tfrecord.gz`). `padding_mask` is True for real frames, False for
+    padding. Pickled data, such as arrays of objects, is rejected.
 
     Args:
         origin: A path of the table.

@@ -36,7 +36,7 @@ class EncodedLabels:
     labels: np.ndarray
     """int32 (n,): Label ids; with `multi_label`, float32 (n, c) of zeros and ones."""
     num_dropped: int = 0
-    """Texts left out as too long: none, since they are cut off."""
+    """Number of dropped texts. Always 0, because texts that are too long are truncated."""
 
     @classmethod
     def encode(
@@ -76,9 +76,9 @@ class EncodedTags:
     token_ids: tf.RaggedTensor
     """int32 (n, ragged): Token ids, including the end token."""
     tags: tf.RaggedTensor
-    """int32 (n, ragged): Tag id of the first token of each word, `NOT_COUNTED` at all other positions."""
+    """int32 (n, ragged): Tag id of each word at its first token, -100 at all other positions."""
     num_dropped: int = 0
-    """Texts left out as too long: none, since they are cut off."""
+    """Number of dropped texts. Always 0, because texts that are too long are truncated."""
 
     @classmethod
     def encode(

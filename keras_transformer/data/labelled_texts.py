@@ -44,7 +44,7 @@ def read_labelled(
 
     | origin | labelled texts |
     |---|---|
-    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, labels are the column with few values |
+    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, labels have fewer distinct values |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects such as `{"text": "...", "label": "..."}`; a label may be a number |
     | `PATH#TEXT,LABEL` | the columns or fields of these names, or column numbers from 1 |

@@ -63,16 +63,16 @@ def translation_dataset(
             one before (1/4 with `pad_to_bucket_boundary`).
         pad_to_bucket_boundary: Whether to pad source and target to the same bucket boundary, for few batch
             shapes (XLA). If False, each is padded to the longest row of its batch, for little padding.
-        noise: Steps that change token ids before padding, such as `subword_dropout(...)`. Rows of shuffled
-            batches are then regrouped by their new lengths. Longer rows make batches exceed
-            `tokens_per_batch`.
+        noise: Steps that change token ids before padding, such as `subword_dropout(...)`. With `shuffle`,
+            pairs are then exchanged between batches, so that pairs of similar new length share a batch. If
+            pairs get longer, batches exceed `tokens_per_batch`.
         cache: Directory for token ids, as in `EncodedPairs.cached`, for a corpus larger than memory. The
             batches are the same as without a cache.
 
     Returns:
         A finite dataset of known cardinality with elements `({"encoder_token_ids": (b, s),
         "decoder_token_ids": (b, t)}, labels (b, t))`, int32, padded with 0. For frames, `"encoder_features":
-        (b, s, w)`, float32, and `"encoder_padding_mask": (b, s)`, boolean (True for frames), replace
+        (b, s, w)`, float32, and `"encoder_padding_mask": (b, s)`, boolean (False for padding), replace
         `"encoder_token_ids"`.
 
     Raises:

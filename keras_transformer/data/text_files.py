@@ -52,7 +52,7 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
 
     Raises:
         InputError: If the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and
-            byte), a line exceeds 16 MiB, it has tags but no `<seg>`, or it does not fit into memory.
+            byte), a line exceeds 16 MiB, an SGML file has no `<seg>`, or the texts exceed the memory.
     """
     if isinstance(path, str | os.PathLike):
         return _bounded(_iterate_texts(as_path(path)), path)

@@ -128,8 +128,9 @@ class BeamSearch(Search):
     def is_running(self, state: _BeamState, max_length: int) -> Tensor:
         """Return for which sources an unfinished hypothesis can still win, boolean `(b,)`.
 
-        The bound of its score is its current log-probability with full coverage, divided by the length
-        penalty: that of the maximum length, or of the current length if `early_stopping` is False.
+        The best score that it can reach is estimated as its current log-probability divided by the length
+        penalty, without a coverage penalty. The length is the maximum length, or the current length if
+        `early_stopping` is False.
         """
         # With a length penalty a longer hypothesis may still win, so "never", which uses only the bound at
         # the maximum length, nearly always runs to that length. For numbers in digits, "never" takes 3.0
@@ -178,9 +179,10 @@ class BeamSearch(Search):
         )
 
     def finalize(self, state: _BeamState, max_length: int) -> SearchResult:
-        """Rank the hypotheses: finished ones first, then, unless they compete, those that were cut off.
+        """Rank the hypotheses: finished ones first, then those that were cut off.
 
-        If there are fewer than `num_outputs`, the rest is padding with a score of `LOWEST_SCORE`.
+        With `cut_off_competes`, both are ranked together by score. If there are fewer than `num_outputs`, the
+        rest is padding with a score of `LOWEST_SCORE`.
         """
         running = state.running_log_probabilities
         running_scores = self._score(running, state.position, state)

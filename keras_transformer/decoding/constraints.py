@@ -190,7 +190,10 @@ class Constraints:
     def force(
         self, log_probabilities: Tensor, position: Tensor | int, max_length: Tensor | int, end_id: int
     ) -> Tensor:
-        """Give forced tokens all probability in `(r, v)`; `max_length` is a number or `(r,)`."""
+        """Force tokens in log-probabilities `(r, v)`: 0 for the forced token, `LOWEST_SCORE` for all others.
+
+        `max_length` is a number or `(r,)`.
+        """
         vocabulary = np.arange(log_probabilities.shape[-1])
         if self.first_token_ids:
             _check_vocabulary("first_token_ids", self.first_token_ids, len(vocabulary))

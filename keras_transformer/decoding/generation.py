@@ -74,7 +74,8 @@ def generate(
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
         length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
         initial_cache_length: Number of positions that the caches start with; they grow as needed. If it is
-            `max_length`, the caches never grow, and there is a single loop. Defaults to 32.
+            `max_length`, the caches never grow, and there is one decoding loop instead of one per cache
+            length. Defaults to 32.
 
     Returns:
         A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
@@ -83,7 +84,8 @@ def generate(
         InputError: If the hypotheses do not fit in memory.
         TypeError: If the model cannot decode, or prompts are not integers.
         ValueError: If inputs have another rank or rows of different lengths, a prefix has an id outside the
-            vocabulary, there are more tokens than positions, or the search has no special ids.
+            vocabulary, prompt and `max_length` need more positions than the model has learned, or the search
+            has no special ids.
 
     Example:
         >>> from keras_transformer.decoding import GreedySearch

@@ -187,7 +187,8 @@ class SampleSearch(_IndependentSearch):
         """Sample a token id, int32 `(r,)`, from each distribution `(r, v)`.
 
         It inverts the cumulative distribution at `uniforms` `(r,)` in [0, 1), so the same random numbers
-        return the same tokens in every kind of loop. A forbidden token is drawn only if a row has no other.
+        return the same tokens in eager and compiled loops. A forbidden token is drawn only if a row has no
+        other.
         """
         scores = ops.maximum(ops.cast(log_probabilities, "float32"), LOWEST_SCORE)
         if self.top_k is None and self.top_p in (None, 1):

@@ -26,9 +26,10 @@ class _TokenScores(NamedTuple):
     """Log-probability of each target token, and the most likely alternatives."""
 
     log_probabilities: Tensor
-    """float32 `(b, t)`: 0 for padding and given tokens. The sum over `t` is the target's log-probability."""
+    """float32 `(b, t)`: 0 for tokens that are not scored. The sum over `t` is the target's
+    log-probability."""
     is_scored: Tensor
-    """boolean `(b, t)`: True for scored tokens, False for padding and given tokens."""
+    """boolean `(b, t)`: False for padding and the first `num_given` tokens, True for all others."""
     alternative_ids: Tensor
     """int32 `(b, t, k)`: the most likely tokens at each position, best first; padding if not scored."""
     alternative_log_probabilities: Tensor
@@ -52,11 +53,12 @@ def score_targets(
     Args:
         model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
         inputs: Sources, as for `generate`.
-        target_ids: Integers `(b, t)`: no start token, usually the end token, then padding, which is not
-            scored.
+        target_ids: Integers `(b, t)`: targets without the start token, usually with the end token, followed
+            by padding. Padding is not scored.
         padding_mask: `(b, s)`, True (1) for frames. Only for features.
         special_ids: Special token ids of the target.
-        num_given: Integers `(b,)`: number of first tokens of each target not to score. Defaults to 0.
+        num_given: Integers `(b,)`: number of tokens at the start of each target to leave unscored. Defaults
+            to 0.
 
     Returns:
         Log-probabilities `(b,)` and numbers of scored tokens `(b,)`.
@@ -158,9 +160,9 @@ def align_targets(
 ) -> Tensor:
     """Return the cross-attention of one decoder layer for sources and given targets, as an alignment.
 
-    One teacher-forced pass computes the same attention as the search did. The most attended source token is
-    often, but not always, the translation. In deep models the last but one layer (-2) tends to align better
-    than the last.
+    One teacher-forced pass computes the same attention as a search that generates these targets. The most
+    attended source token is often, but not always, the translation. In deep models the last but one layer
+    (-2) tends to align better than the last.
 
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
@@ -212,7 +214,8 @@ def target_attention(
 
     Returns:
         The dictionary of `model.attention_scores`: `(b, h, t, s)` by names such as
-        `decoder/layer_1/cross_attention`. A decoder row belongs to the token that it predicts.
+        `decoder/layer_1/cross_attention`. Row `i` of a decoder layer is the attention when target token `i`
+        is predicted.
 
     Raises:
         TypeError: If the model has no `attention_scores`.

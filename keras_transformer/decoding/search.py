@@ -61,7 +61,7 @@ class SearchResult(NamedTuple):
     """Hypotheses of a search, best first."""
 
     token_ids: Tensor
-    """int32 `(b, n, T)`: no start token; the end token, then padding."""
+    """int32 `(b, n, T)`: output tokens without the start token, with the end token, then padding."""
     scores: Tensor
     """float32 `(b, n)`: log-probability divided by the length penalty."""
 

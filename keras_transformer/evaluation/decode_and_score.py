@@ -23,14 +23,14 @@ class DecodeAndScore(keras.callbacks.Callback):
     """Decode validation pairs after an epoch and add their score to the logs.
 
     The teacher-forced loss does not measure how well a model decodes. This callback adds a metric to the
-    logs, such as `val_bleu`, and if higher is better also its distance from the best value, `val_bleu_loss`.
+    logs, such as `val_bleu`, and if higher is better also its distance from a perfect score, `val_bleu_loss`.
     Put it before `Checkpoint` and `EarlyStopping`, and pass them its `monitor`, whose lowest value is best.
 
-    Outputs are compared with the references as the target vocabulary can write them, for example in lower
-    case; with the original references, every output could be wrong. `evaluate` uses the original texts.
+    The references are first tokenized and detokenized with the target tokenizer, for example to lower case,
+    so that the model can generate them. `evaluate` uses the original references.
 
-    The first and the last epoch of a run are always decoded. `training.fit` passes on the scores of a resumed
-    run; in your own training loop, call `continue_from`.
+    The first and the last epoch of a run are always decoded. When a run is resumed, `training.fit` passes the
+    earlier scores to this callback; in your own training loop, call `continue_from`.
 
     Args:
         make_translator: Function that returns a translator for the model, called once, such as

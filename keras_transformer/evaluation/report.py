@@ -115,10 +115,11 @@ def evaluate(
     - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as
       `sacrebleu` computes them.
     - `exact_match`: the fraction of hypotheses that equal one of their references.
-    - `word_error_rate`: the fraction of hypotheses that equal none of their references. For pronunciations,
-      this is the WER.
-    - `token_error_rate`: the edits to the closest references divided by their length. Tokens are separated by
-      white space: phones for the PER, words for the WER of speech.
+    - `word_error_rate`: the fraction of hypotheses that equal none of their references. If each
+      hypothesis is the pronunciation of one word, this is the word error rate (WER).
+    - `token_error_rate`: the number of edits to the closest references, divided by their length. Tokens are
+      separated by white space. If they are phones, this is the phone error rate (PER); if they are words,
+      the WER of speech recognition.
     - `character_error_rate`: the same for characters, including white space.
 
     Args:

@@ -55,7 +55,8 @@ def export_litert(
         translator: A translator on the TensorFlow backend. Length penalty and constraints are those of its
             search.
         path: The file. An existing file is replaced.
-        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
+        examples: Real sources. Outputs of the file and the translator are compared for the first 8, and for
+            unusual sources such as empty ones.
         source_length: Source length `s`: the number of tokens, including the end token, or of frames.
             Defaults to the translator's `max_source_length`.
         max_length: Output length `T` in tokens, including the end token. Defaults to the translator's

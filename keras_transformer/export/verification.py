@@ -76,7 +76,8 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
     Args:
         directory: Directory of a version.
         task: The exported task.
-        examples: Real sources; the first 8 are compared. Unusual sources, such as empty ones, always are.
+        examples: Real sources. Results are compared for the first 8, and for unusual sources such as empty
+            ones.
 
     Raises:
         ExportError: If a result differs; the message shows it.

@@ -27,7 +27,8 @@ class _DecoderCache(NamedTuple):
     encoder_padding_mask: Tensor
     """`(b, s)`, True where the source has a token; `()` if no mask is given, or without an encoder."""
     ancestors: Tensor
-    """int32 `(b, n, T)`: the hypothesis that wrote each position of this one; -1 if not yet written."""
+    """int32 `(b, n, T)`: index of the hypothesis whose keys and values each hypothesis reads at each
+    position; -1 if the position is not yet written."""
     attention_sums: Tensor = ()
     """float32 `(b, n, s)`: attention to each source position summed over the steps, averaged over the heads
     of the last layer; `()` if not tracked."""
@@ -134,8 +135,8 @@ class CachedDecoder:
             The cache for `step`.
 
         Raises:
-            ValueError: If `encoder_output` has another width than at `build` or is given only in one of
-                `build` and this call, or not exactly one of `encoder_output` and `batch_size` is given.
+            ValueError: If `encoder_output` does not match the one at `build`, or not exactly one of
+                `encoder_output` and `batch_size` is given.
         """
         self._decoder.layers[0].check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):

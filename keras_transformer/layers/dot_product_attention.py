@@ -29,7 +29,7 @@ def dot_product_attention(
         mask: Broadcasts to `(b, h, t, s)`; True where the query may attend to the key. Defaults to all True.
         bias: Broadcasts to `(b, h, t, s)`; added to the logits before the softmax.
         dropout: Function applied to the scores `(b, h, t, s)` before they weight the values.
-        training: Whether gradients will be computed; TensorFlow then needs fewer operations for them.
+        training: Whether gradients will be computed. If True, TensorFlow computes them with fewer operations.
 
     Returns:
         The output `(b, t, h, k)`, and the scores `(b, h, t, s)` after the softmax and before dropout. Both

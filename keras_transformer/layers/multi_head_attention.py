@@ -90,11 +90,11 @@ class MultiHeadAttention(keras.layers.Layer):
         value_dim: Size of each value head. Defaults to `key_dim`.
         dropout: Dropout rate on the attention scores.
         use_bias: Whether the projections have biases.
-        output_shape: Width of the output, or several sizes. Defaults to the query's width.
+        output_shape: Width of the output, or the sizes of several output axes. Defaults to the query's width.
         attention_axes: Axes to attend over. Defaults to all between the first and the last.
         sliding_window: Attend only to keys fewer than this many positions away. Defaults to no limit.
         flash_attention: Whether to use flash attention, which supports neither dropout nor returned scores.
-            If None, torch chooses, and the other backends compute the plain formula.
+            If None, torch chooses an implementation, and the other backends do not use flash attention.
         kernel_initializer: Initializer of the kernels; fan-in and fan-out are those of the 2-D matrix,
             `(d, h * k)` or `(h * k, d)`.
         bias_initializer: Initializer of the biases.

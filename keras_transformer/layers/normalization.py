@@ -8,7 +8,7 @@ from keras_transformer.types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class Dropout(keras.layers.Dropout):
-    """Dropout (Srivastava et al. 2014) as in Keras; on TensorFlow faster, with 8 random bits per number."""
+    """Dropout (Srivastava et al. 2014) as in Keras; faster on TensorFlow, with 8 random bits per element."""
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         outputs = None

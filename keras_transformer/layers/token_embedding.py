@@ -136,9 +136,9 @@ class OutputProjection(keras.layers.Layer):
 
     Args:
         vocabulary_size: Number of logits, `v`.
-        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A copy
-            made from the layer's config gets a new embedding; a copy made from a model's config shares its
-            model's embedding.
+        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. If you
+            copy only this layer by its config, the copy gets a new embedding. If you copy a model by its
+            config, the projection and the embedding of the copy share one table.
         use_bias: Whether to add a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
@@ -208,7 +208,7 @@ class OutputProjection(keras.layers.Layer):
         return matrix, None if self.bias is None else ops.cast(self.bias, matrix.dtype)
 
     def with_fixed_weights(self) -> Callable[[Tensor], Tensor]:
-        """Return a function of rows `(r, d)` that uses the current weights, for a decoding loop."""
+        """Return a function from rows `(r, d)` to logits with the current weights, for a decoding loop."""
         # It transposes a shared table once, before the loop: multiplying by the untransposed table takes up
         # to 1.8 times as long in each step, for 32 rows in TensorFlow and 4 in XLA.
         return _Linear(self)

@@ -110,7 +110,7 @@ class _ModelConfig(LayerConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig(_ModelConfig):
-    """Options of a `Transformer`, and of the model of a run.
+    """Options of a `Transformer`; most of them are also options of the `[model]` table in a `RunConfig`.
 
     Vocabulary sizes may be None until the vocabularies are known. Copy a configuration with changed values by
     `dataclasses.replace`.
@@ -146,7 +146,7 @@ class TransformerConfig(_ModelConfig):
     tie_output: bool = True
     """Whether to use the target embedding table as the output kernel (weight tying)."""
     output_bias: bool = False
-    """Whether the output projection has a bias, one number per target token."""
+    """Whether the output projection has a bias, one number per target vocabulary entry."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,7 +183,7 @@ class _CausalConfig(_ModelConfig):
     tie_output: bool = True
     """Whether to use the embedding table as the output kernel (weight tying)."""
     output_bias: bool = False
-    """Whether the output projection has a bias, one number per token."""
+    """Whether the output projection has a bias, one number per vocabulary entry."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,7 +203,7 @@ class _EncoderConfig(_ModelConfig):
     """Whether to use the embedding table as the output kernel. Requires `num_outputs` equal to
     `vocabulary_size`."""
     output_bias: bool = False
-    """Whether a tied output has a bias per token. Untied outputs always have one."""
+    """Whether a tied output has a bias per vocabulary entry. Untied outputs always have a bias."""
     head_activation: str | None = None
     """Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for classification,
     `gelu` for masked tokens. Defaults to None, no such layer."""

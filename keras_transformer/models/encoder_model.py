@@ -33,7 +33,7 @@ class EncoderModel(_EncodingModel):
             to None, one output per position.
         tie_output: Whether to use the embedding table as the output kernel; `num_outputs` must be
             `vocabulary_size`.
-        output_bias: Whether a tied output has a bias per token. Untied outputs always have a bias.
+        output_bias: Whether a tied output has a bias per vocabulary entry. Untied outputs always have a bias.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
         head_norm: Whether the dense layer is followed by a normalization, as for masked tokens in BERT,

@@ -78,7 +78,7 @@ def from_hugging_face(
     Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
     `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
     sampling, length penalty, forced and banned tokens come from `generation_config.json`. The one difference:
-    padding is never generated. `save` writes a directory that the commands read as a trained model.
+    padding is never generated. `save` writes a directory that `keras-transformer` commands accept.
 
     Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
     configuration. For an encoder without a classification head, pass `labels` or `tags` to add a head with
@@ -216,8 +216,8 @@ def read_tokenizers(
     that you can reorder the rows of an embedding. Both tokenizers cover all ids of the model.
 
     Whisper reads audio: instead of a source tokenizer, the first returned object computes log-mel features,
-    equal to those of `WhisperFeatureExtractor`. The target starts with the same tokens as in `generate`; the
-    last of them is always `<|notimestamps|>`.
+    equal to those of `WhisperFeatureExtractor`. The target starts with the same tokens as in
+    `WhisperForConditionalGeneration.generate`; the last of them is always `<|notimestamps|>`.
 
     `config.json` is required; `tokenizer_config.json`, `added_tokens.json` and `generation_config.json` are
     read if they exist. Instead of a SentencePiece model, `tokenizer.json` is enough (the format of
@@ -230,8 +230,9 @@ def read_tokenizers(
     - NUL and invalid UTF-8 become U+FFFD.
     - Spaces at the ends of a decoded text are removed.
     - `transformers` 5 reimplements SentencePiece for T5, Pegasus, NLLB, mBART and mBART-50. It turns a space
-      at the end into a token, splits at U+0085 (T5), has no bytes for unknown characters (mT5), normalizes
-      some rare combining characters differently, and may choose another of two splits with equal scores.
+      at the end into a token, splits at U+0085 (T5), has no byte fallback for unknown characters (mT5),
+      normalizes some rare combining characters differently, and may choose another of two splits with equal
+      scores.
 
     Args:
         directory: Directory written by `save_pretrained`, or a model name on the Hub.
@@ -261,10 +262,10 @@ def save_hugging_face(translator: Translator | TextClassifier | TextTagger, dire
 
     For a translator, `AutoModelForSeq2SeqLM.from_pretrained(directory)` and
     `AutoTokenizer.from_pretrained(directory)` return the same outputs, and `from_hugging_face` reads the
-    directory again. The family follows from the options of the model: Marian for the architecture of the
-    paper, Pegasus for pre-norm, BART and mBART for learned positions with normalized embeddings, T5 for
-    relative positions. A classifier or tagger needs the options of BERT, DistilBERT or RoBERTa, as after
-    `from_hugging_face` and fine-tuning; its token type embeddings are zero.
+    directory again. The family follows from the options of the model: Marian for the architecture of
+    Vaswani et al. 2017, Pegasus for pre-norm, BART and mBART for learned positions with normalized
+    embeddings, T5 for relative positions. A classifier or tagger needs the options of BERT, DistilBERT or
+    RoBERTa, as after `from_hugging_face` and fine-tuning; token type embeddings are written as zeros.
 
     The files are verified before the directory appears: they are read back, and the logits compared.
 

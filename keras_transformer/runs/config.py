@@ -271,7 +271,10 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def default(cls, **options: Value) -> "RunConfig":
-        """Return the configuration without a TOML file; the built-in dates if the options name no data."""
+        """Return a configuration from options, without a TOML file.
+
+        If the options name no data, a translation run uses the built-in dates.
+        """
         return cls._of(options.get("task", _DEFAULT_TASK)).start(options).override(**options)
 
     @classmethod
@@ -335,7 +338,7 @@ class RunConfig(_Section, strict=False):
 
     @property
     def chosen(self) -> dict[str, int | None]:
-        """Values of the options that default to a choice by the corpus; None where not given."""
+        """Values of the options whose default depends on the corpus, by name; None if not set."""
         return {name: getattr(getattr(self, section), name) for name, section in _CHOSEN.items()}
 
     def completed(self, chosen: Mapping[str, int | None]) -> "RunConfig":

@@ -103,7 +103,7 @@ class RunKind(abc.ABC):
     task_class: ClassVar[type[ModelTask]]
     """Class of the trained task."""
     scored_class: ClassVar[type[Task]]
-    """Class that `score` accepts: `task_class`, or its base class that exports share."""
+    """Class that `score` accepts: `task_class`, or a base class of it and of the served task."""
     model_class: ClassVar[type[keras.Model]]
     """Class of the trained model."""
     noun: ClassVar[str]
@@ -136,7 +136,7 @@ class RunKind(abc.ABC):
         return RunKind.kinds[config.task](config)
 
     def completed(self, chosen: Mapping[str, int | None]) -> Self:
-        """Return a copy in which the given choices fill in the options that are not set; data stay read."""
+        """Return a copy with unset options filled in by the given choices. Data already read are kept."""
         kind = copy.copy(self)
         kind.config = self.config.completed(chosen)
         return kind
@@ -167,7 +167,7 @@ class RunKind(abc.ABC):
         return self.read_from(self.origin(""), part, optional=True)  # a split of the same dataset
 
     def origin(self, prefix: str) -> Any:
-        """Return the files (or name) of examples given by options with this prefix, else None."""
+        """Return the data option with this prefix: files or the name of a dataset; None if not set."""
         return getattr(self.config.data, f"{prefix}{self.files}")
 
     @abc.abstractmethod
@@ -220,7 +220,7 @@ class RunKind(abc.ABC):
         )
 
     def initial_readers(self, initial: Any) -> Readers:
-        """Return the readers of the initial task."""
+        """Return the readers of the trained task with which training starts (`initial_model`)."""
         return tuple(getattr(initial, name) for name in self.task_class.tokenizer_names)
 
     @property
@@ -237,7 +237,7 @@ class RunKind(abc.ABC):
     def batches(
         self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None
     ) -> tf.data.Dataset:
-        """Return training batches, starting at an epoch; for None the validation batches, always the same."""
+        """Return training batches from `first_epoch` on; if None, validation batches in a fixed order."""
 
     @property
     def pads_to_buckets(self) -> bool:
@@ -276,7 +276,7 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def check_model(self, model: keras.Model) -> None:
-        """Raise InputError before training for what would fail after it."""
+        """Raise InputError before training if a later step, such as decoding, would fail."""
 
     def scoring(self, readers: Readers, examples: Sequence[Any]) -> Any | None:
         """Return the callback that scores validation examples; None if the loss is the monitor."""

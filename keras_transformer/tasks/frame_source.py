@@ -61,13 +61,13 @@ class FrameSource(Source):
 
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
-        """Return the maximum number of frames for learned positions, or None for other positions."""
+        """Return the maximum number of frames that a model can read, or None if there is no limit."""
         config = _config(model)
         positions = getattr(config, "max_source_positions", None) or getattr(model, "max_length", None)
         return None if positions is None else positions * _frames_per_vector(model)
 
     def example(self) -> Value:
-        """Return a few mean frames."""
+        """Return an example source: a few frames, each with the mean of every feature."""
         return np.repeat(np.array([self._normalizer.mean], "float32"), 8, axis=0)
 
     @classmethod

@@ -18,9 +18,9 @@ from keras_transformer.types import Length, Signature, Value
 class ModelTask(Task):
     """Base class of tasks with a model in memory.
 
-    A subclass defines `token_functions`, the model's computation on token ids or frames, and
-    `string_functions`, which wrap it for the signatures. `functions` wraps what `compiled_functions` returns;
-    an export traces both into its graph.
+    A subclass defines `token_functions`, the model's computations on token ids or frames, and
+    `string_functions`, which encode sources, call them and convert the results. `functions` calls compiled
+    token functions; an export traces the string functions and token functions into its graph.
     """
 
     source: Source
@@ -51,7 +51,7 @@ class ModelTask(Task):
         raise NotImplementedError
 
     def string_functions(self, tokens: Any) -> Any:
-        """Return the functions of the signatures, on top of compiled or traced token functions."""
+        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
         raise NotImplementedError
 
     @property
@@ -84,7 +84,7 @@ class ModelTask(Task):
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return a column for each input of all signatures, from sources and the results of `answers`."""
+        """Return an array for each input of each signature. `results` are those of `answers`."""
         return {
             name: column.numpy()
             for name, column in zip(self.source.columns, self.source.batch(sources), strict=True)

@@ -75,7 +75,7 @@ Outputs: TypeAlias = Mapping[str, np.ndarray]
 
 
 class ServedSignature(NamedTuple):
-    """Inputs of a signature besides the source, its outputs, and how one row of them becomes a result."""
+    """Serving signature: inputs besides the source, outputs, and a function from output rows to results."""
 
     inputs: Columns
     outputs: Columns

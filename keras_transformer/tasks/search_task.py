@@ -63,7 +63,7 @@ class SearchTask(ModelTask, TextTask):
 
     @property
     def about_long_texts(self) -> str:
-        """Description in the README of an export of how long texts are split."""
+        """README text of an export: how it splits long texts."""
         return ""
 
     def compiled_functions(self) -> _CompiledFunctions:
@@ -71,7 +71,7 @@ class SearchTask(ModelTask, TextTask):
         return _CompiledFunctions(self.token_functions)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return the functions of the signatures, on top of compiled or traced token functions."""
+        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
         limits = self.max_source_length, self.max_target_length
         return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
 
@@ -92,7 +92,7 @@ class SearchTask(ModelTask, TextTask):
         return dict(zip(self.options, values, strict=False))
 
     def repeatable(self) -> Self:
-        """Return the task; if its search samples without a seed, with the seed 0."""
+        """Return the task, or a copy with the seed 0 if its search samples without a seed."""
         search: Any = self.search
         if not search.is_random:
             return self
@@ -126,7 +126,7 @@ class SearchTask(ModelTask, TextTask):
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return a column for each input of all signatures, with the default options and various seeds."""
+        """Return an array for each input of each signature. Options have their defaults; seeds differ."""
         outputs: list[Any] = [best.text for best in results["serving_default"]]
         outputs += sources[len(outputs) :]  # bytes that are not UTF-8 serve as their outputs
         [output] = TextSource.batch(outputs)

@@ -25,7 +25,7 @@ class Source(abc.ABC):
     """
 
     kinds: ClassVar[dict[str, type["Source"]]] = {}
-    """Subclasses by name, for a served model, which has no tokenizer."""
+    """Subclasses by `name`. A served model has no tokenizer and finds the kind of its source here."""
     reader: ClassVar[type]
     """Class of the reader, such as a tokenizer, which encodes sources and can be saved."""
     columns: ClassVar[Columns]
@@ -53,7 +53,7 @@ class Source(abc.ABC):
 
     @classmethod
     def default_reader(cls, model: keras.Model) -> Reader | None:
-        """Return the default reader of a model that can do without one, else None."""
+        """Return the reader for a model if the user passes none; None if the user must pass one."""
         readers = (kind.default_reader(model) for kind in cls.__subclasses__())
         return next((reader for reader in readers if reader is not None), None)
 
@@ -86,7 +86,7 @@ class Source(abc.ABC):
 
     @classmethod
     def is_one(cls, value: object) -> bool:
-        """Return whether a value is a single source; only strings are recognised with certainty."""
+        """Return whether a value is a single source, not several. The base class returns False."""
         return False
 
     @classmethod
@@ -132,7 +132,7 @@ class TextSource(Source):
 
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
-        """Return the number of learned positions, or None for other positions."""
+        """Return the number of learned positions, or None if the positions are not learned."""
         return getattr(model, "max_length", None)
 
     def example(self) -> Value:
@@ -154,7 +154,7 @@ class TextSource(Source):
 
     @classmethod
     def batch(cls, values: Sequence[Value]) -> Batch:
-        """Encode strings, string `(b,)`."""
+        """Convert strings to a tensor of UTF-8 bytes, string `(b,)`."""
         # A lone surrogate is not valid UTF-8; a tokenizer reads it as an unknown token.
         texts = (
             value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
@@ -169,7 +169,7 @@ class TextSource(Source):
         return (token_ids,), is_cut
 
     def is_empty(self, columns: Batch) -> tf.Tensor:
-        """Return which texts are blank; none if empty texts are read."""
+        """Return which texts are blank, boolean `(b,)`. With `reads_empty`, all are False."""
         [texts] = columns
         return _is_blank(texts) & (not self._reads_empty)
 

@@ -36,7 +36,7 @@ class Task:
 
     @property
     def functions(self) -> _Functions:
-        """Functions of the signatures, from the columns of a batch to its outputs."""
+        """Function of each signature: converts the columns of a batch, see `Source`, to outputs."""
         raise NotImplementedError
 
     @property
@@ -45,7 +45,7 @@ class Task:
         return {}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return a signature with all its inputs."""
+        """Return a signature whose inputs include those of the source."""
         served = self.signatures[signature]
         return served._replace(inputs={**self.source.columns, **served.inputs})
 

@@ -143,7 +143,7 @@ class TextClassifier(PredictionTask, Classifier):
         self.multi_label = multi_label
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """Return the function of the signature, on top of compiled or traced logits."""
+        """Return the function of the signature; it calls `tokens.predict`, compiled or traced, for logits."""
         names, source = tf.constant(self.labels), self.source
         multi_label, max_length = self.multi_label, self.max_length
 

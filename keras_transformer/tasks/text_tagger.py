@@ -171,7 +171,7 @@ class TextTagger(PredictionTask, Tagger):
         self.split_punctuation = split_punctuation
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """Return the function of the signature, on top of compiled or traced logits."""
+        """Return the function of the signature; it calls `tokens.predict`, compiled or traced, for logits."""
         names, tokenizer = tf.constant(self.tags), self.tokenizer
         split_punctuation, max_length = self.split_punctuation, self.max_length
 

@@ -43,7 +43,7 @@ class TextTask(Task):
         return {**OPTIONS, **(SEED if self.takes_seed else {})}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return a signature with all its inputs."""
+        """Return a signature whose inputs include those of the source and, for `search`, the options."""
         known = super().specification(signature)
         options = self.options if signature == "search" else {}
         return known._replace(inputs={**known.inputs, **options})
@@ -147,7 +147,7 @@ class TextTask(Task):
         Args:
             sources: As for `translate`, but not a single string.
             targets: One string for each source. Each is truncated to the maximum output length and gets an
-                end token. An output that the search cut off had none, so its score here differs.
+                end token. If the search truncated an output, it had no end token; its score here differs.
             batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
             tokens: Whether to include the target's tokens, each with its log-probability and the 5 most

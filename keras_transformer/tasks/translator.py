@@ -114,7 +114,7 @@ class Translator(SearchTask):
 
     @property
     def about_long_texts(self) -> str:
-        """Description in the README of an export of how long texts are split."""
+        """README text of an export: how it splits long texts."""
         return ABOUT_SPLITTING[self._split_texts]
 
     @property
@@ -130,7 +130,7 @@ class Translator(SearchTask):
         return _TokenFunctions(self.model, self.search, self.max_target_length, targets_have_first)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return the functions of the signatures over token functions, compiled or traced."""
+        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
         limits = self.max_source_length, self.max_target_length
         return SPLITTING[self._split_texts](
             tokens, self.source, self.target_tokenizer, *limits, self.default_options
@@ -143,7 +143,8 @@ class Translator(SearchTask):
 
         Args:
             encoder_token_ids: Integers `(b, s)`, with end tokens and padding.
-            source_numbers: The number of each source, see `decoding.generate`. Defaults to 0 to `b - 1`.
+            source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers. Defaults to 0 to
+                `b - 1`.
 
         Returns:
             A `SearchResult`: token ids `(b, n, T)` and scores `(b, n)`, best first.
@@ -162,8 +163,8 @@ class Translator(SearchTask):
 
         Returns:
             The alignment, as from `align`, and the maps of `model.attention_scores`: float32 `(h, t, s)`,
-            with keys such as `decoder/layer_1/cross_attention`. Each row of the decoder belongs to the token
-            that is predicted, from the tokens before it.
+            with keys such as `decoder/layer_1/cross_attention`. Each row of a decoder map belongs to the
+            output token that the decoder predicts at this position.
         """
         batch = self.source.batch(self.source.check("text", [text]))
         inputs, _ = self.source.read(batch, self.max_source_length)

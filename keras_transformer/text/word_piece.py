@@ -32,7 +32,7 @@ _MAX_CHARACTERS = 100  # longer words become the unknown token
 class BertTokenizer(AdaptedTokenizer):
     """WordPiece tokenizer of BERT, compatible with the package `tokenizers`.
 
-    Letters and accents added to Unicode since 2016 may keep their case or accent.
+    For characters added to Unicode since 2016, lower-casing and accent removal may have no effect.
     """
 
     kind: ClassVar[str] = "bert"

@@ -149,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load the weights that `load_model` would return into a model that is already compiled."""
+        """Load the weights that `training.load_model` returns for this directory into a compiled model."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)
@@ -247,8 +247,8 @@ def load_model(path: str | Path, *, average_last: int | None = None) -> keras.Mo
         The model, compiled as it was.
 
     Raises:
-        InputError: If the file is missing or damaged, its weights are not finite or far larger than the file,
-            or the directory has no intact checkpoint.
+        InputError: If the file is missing, is damaged or would need far more memory than its size, its
+            weights are not finite, or the directory has no intact checkpoint.
     """
     path = as_path(path)
     check_positive(average_last=1 if average_last is None else average_last)

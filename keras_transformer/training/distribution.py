@@ -30,10 +30,10 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
     """Distribute training over all cores or devices of the backend, as a context manager.
 
     - `"cores"` (TensorFlow on CPU): each core trains on a part of each batch, with one thread per operation.
-      Call it before TensorFlow computes anything, so before you create tokenizers and datasets; enter it
-      later. Models of this package need `MaskedCrossentropy` or a loss with the same attributes `pad_id` and
-      `normalize`; other models train on one core. It sets the threads of the whole process, so decoding then
-      runs on one core.
+      Call `distributed` before TensorFlow computes anything, so before you create tokenizers and datasets;
+      enter the returned context manager later. Models of this package need `MaskedCrossentropy` or a loss
+      with the same attributes `pad_id` and `normalize`; other models train on one core. `distributed` sets
+      the threads of the whole process, so decoding then runs on one core.
     - `"mirrored"` and `"tpu"` (TensorFlow): `tf.distribute.MirroredStrategy` and `TPUStrategy`.
     - `"data_parallel"` and `"model_parallel"` (JAX): `keras.distribution.DataParallel` and `ModelParallel`.
       They use the devices of all hosts if you have called `keras.distribution.initialize`, which reads the
@@ -41,9 +41,9 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 
     The loss is the mean over the real tokens of the whole batch, so training equals that on one device with
     the same batches. Devices share the rows of a batch evenly: `training.fit` pads batches for this, and on
-    JAX passes each process its own rows; `model.fit` does not. With a TensorFlow strategy, Keras starts a
-    dataset once before the first epoch, so a dataset that shuffles by epoch is one epoch ahead of training on
-    one device.
+    JAX passes each process its own rows; `model.fit` does not. With a TensorFlow strategy, Keras creates an
+    extra iterator of the dataset before the first epoch, so a dataset with a different order in each epoch is
+    one epoch ahead of training on one device.
 
     Args:
         engine: One of the five engines.

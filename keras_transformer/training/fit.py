@@ -60,9 +60,9 @@ def fit(
     """Train a model with checkpoints, resume after an interruption, and keep the best weights.
 
     A thin layer over `compile_model`, `model.fit` and the callbacks of this package. If the directory holds
-    checkpoints, training resumes after the last epoch with its weights and optimizer. A dataset that shuffles
-    by epoch must resume at the same epoch: create it with `first_epoch=Checkpoint(directory).epoch`, an
-    argument of the datasets in `kt.data`.
+    checkpoints, training resumes after the last epoch with its weights and optimizer. A dataset with a
+    different order in each epoch must resume at the same epoch: create it with
+    `first_epoch=Checkpoint(directory).epoch`, an argument of the datasets in `kt.data`.
 
     At the end, the model has the weights of the best epoch: the one with the best score of `scoring`, else
     with the lowest validation loss, else with the lowest training loss. If the optimizer keeps a moving
@@ -97,7 +97,7 @@ def fit(
             dataset is infinite, `patience` is shorter than the interval between two scores, `callbacks` has
             `SwapEMAWeights`, or `validation` has sample weights although gradients are accumulated.
         InputError: If a dataset has no batch, all checkpoints are damaged or belong to another model, a loss
-            is not finite, or the devices cannot train the model.
+            is not finite, or Keras cannot train under the model's `tf.distribute` strategy.
 
     Example:
         ```python

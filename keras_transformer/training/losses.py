@@ -115,9 +115,9 @@ class MaskedCrossentropy(keras.losses.Loss):
         label_smoothing: Probability mass to spread over the vocabulary. Defaults to 0.
         pad_id: Label of padding, possibly outside the vocabulary, such as -100. Defaults to 0.
         name: Name of the loss.
-        normalize: Whether to divide the weighted sum by the sum of the sample weights. False if the weights
-            are shares of an update, as `training.fit` makes them. Without sample weights, the loss is always
-            a mean. Defaults to True.
+        normalize: Whether to divide the weighted sum by the sum of the sample weights. Pass False if the
+            sample weights are already normalized over all tokens of an update, as `training.fit` does with
+            gradient accumulation. Without sample weights, the loss is always a mean. Defaults to True.
         z_loss: Weight of the z-loss. Defaults to 0.
         **kwargs: `dtype` of a Keras loss.
 
@@ -127,8 +127,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         sample_weight: Weight of each row `(b,)` or token `(b, t)`.
 
     Returns:
-        A float32 scalar. 0 if the batch has no token; NaN if a label that counts is neither padding nor in
-        the vocabulary.
+        A float32 scalar. 0 if the batch has no token; NaN if a label whose sample weight is not 0 is neither
+        padding nor in the vocabulary.
 
     Raises:
         ValueError: If `label_smoothing` is outside [0, 1), `z_loss` is below 0 or not finite, or the shape of

@@ -40,7 +40,7 @@ class PartMemory(NamedTuple):
     """Bytes of the optimizer state."""
     activations: int
     """Bytes of the tensors that the forward pass keeps for the backward pass, including the logits. In half
-    precision, also of the half-precision copies of the weights."""
+    precision, this includes the half-precision copies of the weights."""
 
 
 @dataclasses.dataclass(frozen=True)
