@@ -134,7 +134,7 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
 
 def test_an_answer_that_depends_on_the_batch_is_refused(verify: Verify) -> None:
     # The last row is no UTF-8: nothing is known of it but that it must not depend on its neighbors.
-    with pytest.raises(ExportError, match=r"return .* for b'.xff.* in a batch, as for .*Received: .*text='o'"):
+    with pytest.raises(ExportError, match=r"return .* for b'.xff.* in a batch, .*Received: .*text='o'"):
         verify(replace("serving_default", "output", -1, b"o", also_alone=False))
 
 
