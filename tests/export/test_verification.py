@@ -200,9 +200,7 @@ def test_a_process_that_fails_says_why(
 ) -> None:
     failed = subprocess.CompletedProcess([], 9, b"", text.encode())
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(
-        ExportError, match=rf"must work in a new process\. Received: {re.escape(message)}$"
-    ):
+    with pytest.raises(ExportError, match=rf"must work in a new process\. Received: {re.escape(message)}$"):
         verify_saved_model(tmp_path, translator)
 
 

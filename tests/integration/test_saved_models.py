@@ -1,7 +1,11 @@
 """The trained exports of the tree answer as they did on the day they were made."""
 
+# ruff: noqa: RUF001 (phones)
+
 import functools
 import shutil
+import statistics
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -15,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 SAVED_MODELS = ROOT / "saved_models"
 DATA = ROOT.parent / "shared" / "data"
 CMUDICT_TEST = DATA / "g014b2b" / "test.tsv.gz"
+SIGMORPHON = DATA / "sigmorphon2021"
 MULTI30K_TEST = [
     DATA / "multi30k" / f"test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de")
 ]
@@ -37,6 +42,15 @@ ANSWERS: dict[str, dict[str, str]] = {
         "QUEUE": "K Y UW",
         "ABBY": "AE B IY",
     },
+    # Words in Unicode form NFD after the code of their language.
+    "sigmorphon2021": {
+        "arm աբասթուման": "ɑ b ɑ s tʰ u m ɑ n",
+        "bul гласуване": "ɡ ɫ ɐ s u v ə n ɛ",
+        "dut busbaan": "b ʏ s b aː n",
+        "fre enthousiaste": "ɑ̃ t u z j a s t",
+        "fre bonjour": "b ɔ̃ ʒ u ʁ",
+        "geo კინოკამერა": "kʼ i n ɔ kʼ ɑ m ɛ r ɑ",
+    },
     "multi30k_en_de": {
         "two men are talking .": "zwei männer unterhalten sich .",
         "a dog runs on the beach .": "ein hund rennt am strand .",
@@ -53,6 +67,7 @@ ANSWERS: dict[str, dict[str, str]] = {
 # As docs/results.md has them, and a little for the last bits of other processors.
 WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2168 + 0.0005, 0.0514 + 0.0002
 BLEU = 41.69 - 0.05
+MEAN_ERROR_RATE = 0.1149 + 0.0005
 
 
 def size(directory: Path) -> int:
@@ -64,7 +79,7 @@ def loaded(name: str) -> ServedModel:
     return ServedModel(SAVED_MODELS / name)
 
 
-SLOW = ("cmudict", "multi30k_en_de")
+SLOW = ("cmudict", "multi30k_en_de", "sigmorphon2021")
 
 
 @pytest.mark.parametrize(
@@ -126,6 +141,21 @@ def test_the_error_rates_of_the_results_table() -> None:
     rates = evaluate(answers, list(references.values()), ["word_error_rate", "token_error_rate"])
     assert rates["word_error_rate"] <= WORD_ERROR_RATE
     assert rates["token_error_rate"] <= PHONE_ERROR_RATE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SIGMORPHON.exists(), reason="SIGMORPHON 2021 is not beside the checkout")
+def test_the_mean_error_rate_of_ten_languages() -> None:
+    rates = []
+    for path in sorted(SIGMORPHON.glob("*_dev.tsv.gz")):
+        words, phones = zip(*read_pairs(path), strict=True)
+        language = path.name[:3]
+        answers = loaded("sigmorphon2021").translate(
+            [f"{language} {unicodedata.normalize('NFD', word)}" for word in words]
+        )
+        rates.append(1 - evaluate(answers, phones, ["exact_match"])["exact_match"])
+    assert len(rates) == 10
+    assert statistics.mean(rates) <= MEAN_ERROR_RATE
 
 
 @pytest.mark.slow
