@@ -66,6 +66,8 @@ class SpecialIds(NamedTuple):
     """End token; ends a hypothesis."""
 
 
+NOT_COUNTED = -100
+"""Tag of positions that the loss ignores: later tokens of a word, the end token, and padding."""
 SPECIAL_IDS = SpecialIds()
 """Ids of the special tokens in every vocabulary of this package."""
 

@@ -15,10 +15,7 @@ from keras_transformer.data.labels import _checked_examples, _LabelNumbers
 from keras_transformer.data.pipeline import _keep_ready
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, encode_words
-from keras_transformer.types import SPECIAL_IDS, LabelledText, TaggedText
-
-NOT_COUNTED = -100
-"""Tag of ignored positions: later tokens of a word, the end token, and padding."""
+from keras_transformer.types import NOT_COUNTED, SPECIAL_IDS, LabelledText, TaggedText
 
 _Pad: TypeAlias = Callable[[tf.RaggedTensor, int], tf.Tensor]
 _Rows: TypeAlias = Callable[[tf.Tensor, _Pad], tuple[tf.Tensor, ...]]

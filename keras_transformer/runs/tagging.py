@@ -20,9 +20,8 @@ from keras_transformer.runs.labels import (
     _LabelTraining,
 )
 from keras_transformer.tasks import Tagger, Tagging, TextTagger
-from keras_transformer.types import TaggedText
+from keras_transformer.types import NOT_COUNTED, TaggedText
 
-_NOT_COUNTED = -100
 _OUTSIDE = "O"
 
 
@@ -54,7 +53,7 @@ class TaggingRun(LabelRun):
     needs = "tagged texts: --pairs FILE"
     verb = "tag"
     template = "tagging.html"
-    pad_id = _NOT_COUNTED  # only the first token of each word counts
+    pad_id = NOT_COUNTED  # only the first token of each word counts
     config: TaggingConfig
 
     def read_from(
