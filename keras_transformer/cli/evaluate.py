@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 @model_options
 @click.option(
     "--pairs",
-    help="Test pairs, labelled texts or tagged texts, as for train: a file or a directory; for pairs also "
-    "tfds:NAME, or dates (the data of the demo).",
+    help="File or directory of test pairs, labelled texts or tagged texts, in a format of train --pairs. "
+    "Test pairs may also be tfds:NAME (a TensorFlow dataset) or the word dates (the data of the demo).",
 )
 @click.option("--split", default="test", show_default=True, help="Split of dates or tfds:NAME.")
 @click.option("--source", type=click.Path(), help="File with one source text per line, plain or .gz.")
@@ -40,20 +40,22 @@ if TYPE_CHECKING:
 )
 @click.option("--texts", multiple=True, help="Test texts of a text generation model, as for train.")
 @click.option(
-    "--packed", is_flag=True, help="Join --texts and score pieces of the maximum length, as train --packed."
+    "--packed",
+    is_flag=True,
+    help="Join all texts, and score pieces of the model's maximum length. For a model trained with --packed.",
 )
 @click.option(
     "--bleu-tokenize",
     type=click.Choice(["13a", "none", "intl", "char"]),
-    help="Tokenization of sacreBLEU. Use none for texts that are already tokenized.  [13a]",
+    help="Tokenization of sacreBLEU. Use none for texts that are already tokenized.  [default: 13a]",
 )
 @search_options
 @click.option("--multi-label", is_flag=True, help="Classifiers only: a text may have any number of labels.")
 @click.option(
     "--unique",
     is_flag=True,
-    help="Score each distinct source once, against all its references. These are the targets of all equal "
-    "sources and, with --pairs, also the columns after the second.",
+    help="If several pairs have the same source, score it once, with all their targets as references. With "
+    "--pairs, the columns after the second are references too.",
 )
 def evaluate(
     model: str | None,

@@ -26,8 +26,8 @@ _FIXED = ("litert", "onnx")
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16 halves the size of the weights. xla compiles the search for source lengths of 16, 32, 64 "
-    "and so on. int8, for litert and onnx, makes the file a third of the size.",
+    help="bfloat16 halves the size of the weights. With xla, the server compiles the search for "
+    "source lengths of 16, 32, 64 and so on. int8, for litert and onnx, makes the file a third of the size.",
 )
 @click.option(
     "--threads",
@@ -41,7 +41,7 @@ _FIXED = ("litert", "onnx")
     default="saved_model",
     show_default=True,
     help="Format to write. ctranslate2 needs the extra `interop` and a new DIRECTORY. litert and onnx write "
-    "one file that decodes token ids greedily; onnx needs the extra `onnx`.",
+    "one file that maps source token ids to output token ids by greedy search; onnx needs the extra `onnx`.",
 )
 @click.option(
     "--source-length",

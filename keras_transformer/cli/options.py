@@ -42,8 +42,8 @@ def model_flags(command: _Command) -> _Command:
     )
     command = click.option("--trust", is_flag=True, help=text)(command)
     text = (
-        "Directory of an export, or of one of its versions. Without --model, defaults to the only export in "
-        "the directory saved_models."
+        "Directory of an export, or of one of its versions. Defaults to the export in "
+        "the directory saved_models if there is exactly one."
     )
     command = click.option("--saved-model", type=click.Path(), help=text)(command)
     text = "Directory written by train or import, such as runs/dates."
@@ -103,7 +103,7 @@ def given_texts(texts: Sequence[str], input_file: str | None) -> list[str]:
 def search_options(command: _Command) -> _Command:
     """Add `--beam-size` and `--length-penalty`, which `change_search` reads."""
     text = (
-        "Exponent of the length penalty, by which scores are divided; higher values favor longer outputs. "
+        "Scores are divided by ((5 + length) / 6) ** this value; higher values favor longer outputs. "
         "Defaults to the model's."
     )
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)

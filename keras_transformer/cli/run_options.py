@@ -118,7 +118,7 @@ def described_fields() -> dict[str, dict[str, object]]:
         kind = _kind(option.annotation)
         # Only the help shows the default: an option not given stays None, so that it overrides no file.
         has_default = option.default is not None and kind != "bool"
-        text = f"{option.text}  [{option.default}]" if has_default else option.text
+        text = f"{option.text}  [default: {option.default}]" if has_default else option.text
         fields[name] = {
             "section": option.sections[0],
             "type": kind,

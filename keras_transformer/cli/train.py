@@ -22,7 +22,13 @@ _LOCATING = ("name", "run_directory", "task", "pairs", "source", "target")
 
 
 @click.command(cls=RunVerb)
-@click.option("--config", type=click.Path(), help="TOML file with these fields. Flags override its values.")
+@click.option(
+    "--config",
+    type=click.Path(),
+    help="TOML file with these options (with _ for -), in the tables of the headings below. There, source, "
+    "target and pairs belong to [data], size to [vocabulary], preset to [model] and epochs to [training]. "
+    "Flags override the values of the file.",
+)
 @click.option(
     "--resume",
     is_flag=True,

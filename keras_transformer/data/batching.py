@@ -102,12 +102,14 @@ def batch_shapes(
     XLA compiles the training step once per shape. Noise changes lengths and may add shapes.
 
     Args:
-        lengths: Lengths of each example, integers `(n, number of sides)`, such as `EncodedPairs.lengths()`.
+        lengths: Lengths of the examples, integers: `(n, 2)` for pairs, `(n, 1)` for texts, such as
+            `EncodedPairs.lengths()`.
         tokens_per_batch: As for the dataset.
         bucket_boundaries: As for the dataset.
 
     Returns:
-        The shapes `(b, t)`, from short to long.
+        The shapes `(b, t)`, from short to long. `t` is the padded length of both sides. The last batch may
+        have fewer rows.
 
     Raises:
         ValueError: If a value is out of range.

@@ -185,11 +185,11 @@ class EncodedPairs:
         return {"encoder_token_ids": tf.concat([source, ends], axis=1)}
 
     def lengths(self) -> np.ndarray:
-        """Return the lengths of each source and target, including end tokens, int32 (n, 2)."""
+        """Return the lengths of each source and target, int32 (n, 2), with their end tokens."""
         return np.stack([_lengths(self.source, len(self.source_end_ids)), _lengths(self.target, 1)], axis=1)
 
     def counts(self) -> Counter[str]:
-        """Return the numbers of kept and dropped pairs. Counters of several chunks can be added."""
+        """Return the numbers of kept and dropped pairs. The counters of parts of a corpus can be added."""
         return Counter(
             kept=len(self),
             dropped=self.num_dropped,

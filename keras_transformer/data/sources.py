@@ -10,6 +10,7 @@ from keras_transformer.data.formats import _is_of_pairs
 from keras_transformer.data.pairs import _drop_empty_pairs
 from keras_transformer.data.parallel_text import ENDINGS, _find_shards, split_columns
 from keras_transformer.data.text_files import FilePath, Files, _bounded
+from keras_transformer.data.tfds import _read_tfds
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair
 
@@ -122,49 +123,20 @@ def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]
 
 
 def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
-    # Imported here, because the import takes seconds and most runs read files.
-    import tensorflow_datasets as tfds
-
     name, separator, direction = spec.removeprefix("tfds:").partition("#")
     languages = tuple(direction.split(",")) if separator else ()
     if not name or len(languages) not in (0, 2):
         raise InputError(f"A TFDS dataset is `tfds:NAME` or `tfds:NAME#SOURCE,TARGET`. Received: {spec!r}.")
-    try:
-        builder = tfds.builder(name, data_dir=None if data_dir is None else os.fspath(data_dir))
-        source, target = _text_features(builder.info, name, languages)
-        builder.download_and_prepare()
-        if optional and split not in builder.info.splits:
-            return []
-        dataset = builder.as_dataset(split=split)
-    except InputError:
-        raise
-    except (ValueError, OSError, tfds.download.DownloadError) as error:
-        # TFDS lists all its datasets in the message; the first line is the error.
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
-    pairs = [
-        (_decode_utf8(row[source], name), _decode_utf8(row[target], name)) for row in tfds.as_numpy(dataset)
-    ]
-    return _drop_empty_pairs(pairs, f"tfds:{name}")
 
+    def choose(texts: list[str], info: "DatasetInfo") -> tuple[str, ...]:
+        # A folder or ad-hoc dataset has no supervised keys, but exactly two texts are a pair.
+        keys = languages or info.supervised_keys or tuple(texts)
+        if len(keys) != 2 or not all(key in texts for key in keys):
+            raise InputError(
+                f"tfds:{name} must hold a source and a target text. "
+                f"Received: wanted={list(keys)}, its texts={texts}."
+            )
+        return keys
 
-def _text_features(info: "DatasetInfo", name: str, languages: tuple[str, ...]) -> tuple[str, str]:
-    """Return the names of the source and target features, before the download."""
-    import tensorflow_datasets as tfds
-
-    texts = [key for key, feature in info.features.items() if isinstance(feature, tfds.features.Text)]
-    # A folder or ad-hoc dataset has no supervised keys, but exactly two texts are a pair.
-    keys = languages or info.supervised_keys or tuple(texts)
-    if len(keys) != 2 or not all(key in texts for key in keys):
-        raise InputError(
-            f"tfds:{name} must hold a source and a target text. "
-            f"Received: wanted={list(keys)}, its texts={texts}."
-        )
-    return keys[0], keys[1]
-
-
-def _decode_utf8(text: bytes, name: str) -> str:
-    try:
-        return text.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"tfds:{name} holds a text that is not valid UTF-8. Received: {text!r}.") from error
+    rows = _read_tfds(name, split, choose, data_dir, optional=optional)
+    return _drop_empty_pairs([(source, target) for source, target in rows], f"tfds:{name}")

@@ -5,14 +5,18 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from keras_transformer._files import as_path
 from keras_transformer.data.column_names import is_header
 from keras_transformer.data.formats import _FORMATS, _Cells, _column_indices, _ending, _shown_cells
 from keras_transformer.data.parallel_text import _as_list, _matching_files
-from keras_transformer.data.sources import _decode_utf8
 from keras_transformer.data.text_files import FilePath, Files, _bounded, _iterate_texts
+from keras_transformer.data.tfds import _read_tfds
 from keras_transformer.errors import InputError
+
+if TYPE_CHECKING:
+    from tensorflow_datasets.core import DatasetInfo
 
 _LOGGER = logging.getLogger(__name__)
 _SAMPLE_SIZE = 1000
@@ -122,24 +126,12 @@ def _text_column(path: Path, names: Sequence[str], wanted: str) -> int:
 
 
 def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
-    # Imported here, because the import takes seconds and most runs read files.
-    import tensorflow_datasets as tfds
-
     name, _, feature = spec.removeprefix("tfds:").partition("#")
-    try:
-        builder = tfds.builder(name, data_dir=None if data_dir is None else os.fspath(data_dir))
-        texts = [key for key, each in builder.info.features.items() if isinstance(each, tfds.features.Text)]
+
+    def choose(texts: list[str], _info: "DatasetInfo") -> list[str]:
         wanted = [key for key in texts if key == (feature or "text")] or ([] if feature else texts)
         if len(wanted) != 1:
             raise InputError(f"tfds:{name}#FEATURE must name a text. Received: {spec!r}, its texts={texts}.")
-        builder.download_and_prepare()
-        if optional and split not in builder.info.splits:
-            return []
-        dataset = builder.as_dataset(split=split)
-    except InputError:
-        raise
-    except (ValueError, OSError, tfds.download.DownloadError) as error:
-        # TFDS lists all its datasets in the message; the first line is the error.
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"Cannot load tfds:{name}, split {split!r}: {line}") from error
-    return [_decode_utf8(row[wanted[0]], name) for row in tfds.as_numpy(dataset)]
+        return wanted
+
+    return [text for (text,) in _read_tfds(name, split, choose, data_dir, optional=optional)]

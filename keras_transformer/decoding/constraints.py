@@ -57,8 +57,8 @@ class Constraints:
     Lengths include the end token, for sources and outputs. Minimum lengths computed from a ratio are rounded
     up, maximum lengths down.
 
-    If rules conflict, forced tokens override a prefix, which overrides the maximum length, which overrides
-    the minimum length. A hypothesis with no allowed token left may end early.
+    If rules conflict, the order of priority is: forced tokens, the prefix (`prefix_ids` of `generate`), the
+    maximum length, the minimum length. A hypothesis with no allowed token left may end early.
 
     Raises:
         TypeError: If a value has another type.
@@ -133,7 +133,7 @@ class Constraints:
     def limits(
         self, max_length: int, source_lengths: Tensor | None = None, prefix_ids: Tensor | None = None
     ) -> _Limits:
-        """Compute the limits of each source; `max_length` is the search's maximum."""
+        """Compute the limits of the output for each source; `max_length` is the maximum of the search."""
         if max_length < self.min_length:
             raise ValueError(
                 "`min_length` must not be above `max_length`. "
@@ -169,7 +169,10 @@ class Constraints:
         max_length: Tensor | int,
         special_ids: SpecialIds,
     ) -> Tensor:
-        """Apply the rules to log-probabilities `(r, v)`; forbidden tokens become `LOWEST_SCORE`."""
+        """Apply the rules to log-probabilities `(r, v)`, a row for each hypothesis.
+
+        Forbidden tokens get `LOWEST_SCORE`.
+        """
         # Disabled rules cost nothing. `history` is `(b, n, t)` without the start token, with `position`
         # generated tokens; `limits` has `r` rows. The order matters: a penalty changes scores, then rules
         # forbid tokens, then a prefix overrides both.

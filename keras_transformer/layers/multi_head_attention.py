@@ -92,7 +92,8 @@ class MultiHeadAttention(keras.layers.Layer):
         use_bias: Whether the projections have biases.
         output_shape: Width of the output, or the sizes of several output axes. Defaults to the query's width.
         attention_axes: Axes to attend over. Defaults to all between the first and the last.
-        sliding_window: Attend only to keys fewer than this many positions away. Defaults to no limit.
+        sliding_window: Attend only to keys whose distance from the query, in both directions, is less than
+            this number. Defaults to no limit.
         flash_attention: Whether to use flash attention, which supports neither dropout nor returned scores.
             If None, torch chooses an implementation, and the other backends do not use flash attention.
         kernel_initializer: Initializer of the kernels; fan-in and fan-out are those of the 2-D matrix,
@@ -126,8 +127,8 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the scores, too.
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
-        query_mask: `(b, t)`, set by Keras; False (0) at padding queries. As in Keras, these get zeros if
-            `dropout` is above 0 or scores are returned, else the mean of all values.
+        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. The output there is that of
+            Keras: zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.

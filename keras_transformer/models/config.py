@@ -22,7 +22,7 @@ class _ModelConfig(LayerConfig):
     """
 
     num_layers: int = 6
-    """Number of layers. If a model has an encoder and a decoder, each has this many."""
+    """Number of layers; of the encoder and of the decoder if a model has both."""
     hidden_dim: int = 512
     """Model width, `d`: the size of the embeddings and of every layer's output."""
     num_heads: int = 8

@@ -213,23 +213,23 @@ def read_tokenizers(
     The tokenizers split texts like the original, with TensorFlow graph operations. You can save them, load
     them with `text.load_tokenizer` and export them like all tokenizers. **Their ids differ from the
     original ids**, as with `text.as_tokenizer`: `Tokenizer.original_ids` maps each id to the original id, so
-    that you can reorder the rows of an embedding. Both tokenizers cover all ids of the model.
+    that you can reorder the rows of an embedding. Both tokenizers have a token for every id of the model.
 
     Whisper reads audio: instead of a source tokenizer, the first returned object computes log-mel features,
     equal to those of `WhisperFeatureExtractor`. The target starts with the same tokens as in
     `WhisperForConditionalGeneration.generate`; the last of them is always `<|notimestamps|>`.
 
     `config.json` is required; `tokenizer_config.json`, `added_tokens.json` and `generation_config.json` are
-    read if they exist. Instead of a SentencePiece model, `tokenizer.json` is enough (the format of
+    read if they exist. A `tokenizer.json` is enough in place of a SentencePiece model (the format of
     `transformers` 5).
 
-    SentencePiece models split exactly like SentencePiece. Differences from `transformers`:
+    Texts are split as by the SentencePiece library. These tokenizers differ from those of `transformers`:
 
     - Special tokens inside a text, such as `</s>` or `<extra_id_0>`, are plain text, except Marian's language
       code at the start (`>>deu<<`) and tokens added to the vocabulary.
     - NUL and invalid UTF-8 become U+FFFD.
     - Spaces at the ends of a decoded text are removed.
-    - `transformers` 5 reimplements SentencePiece for T5, Pegasus, NLLB, mBART and mBART-50. It turns a space
+    - For T5, Pegasus, NLLB, mBART and mBART-50, `transformers` 5 does not use the library. It turns a space
       at the end into a token, splits at U+0085 (T5), has no byte fallback for unknown characters (mT5),
       normalizes some rare combining characters differently, and may choose another of two splits with equal
       scores.

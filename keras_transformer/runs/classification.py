@@ -69,6 +69,7 @@ class ClassificationRun(LabelRun):
     config_class = ClassificationConfig
     task_class = TextClassifier
     scored_class = Classifier
+    dataset = staticmethod(classification_dataset)
     needs = "labelled texts: --pairs FILE"
     verb = "classify"
     template = "classification.html"
@@ -94,19 +95,12 @@ class ClassificationRun(LabelRun):
         )
 
     def batches(
-        self, encoded: EncodedLabels, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+        self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None, **options: Any
     ) -> tf.data.Dataset:
-        """Return batches of `classification_dataset`. Class weights apply only to training."""
-        return classification_dataset(
-            encoded,
-            labels=self.labels,
-            class_weight=None if first_epoch is None else self.config.data.class_weight,
-            tokens_per_batch=tokens_per_batch,
-            shuffle=first_epoch is not None,
-            seed=self.config.data.seed,
-            first_epoch=first_epoch or 0,
-            pad_to_bucket_boundary=self.pads_to_buckets,
-        )
+        """Return batches of numbered labels. Class weights apply only to training."""
+        class_weight = None if first_epoch is None else self.config.data.class_weight
+        options |= {"labels": self.labels, "class_weight": class_weight}
+        return super().batches(encoded, readers, tokens_per_batch, first_epoch, **options)
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:
         """Compile a new model with Keras's classification losses."""

@@ -53,7 +53,8 @@ class _DataSection(_Section):
     validation_fraction: Fraction = 0.05
     """Fraction of the training data to hold out if there are no validation data."""
     tokens_per_batch: Count | None = None
-    """Maximum number of tokens per batch, with padding. Defaults to 512 to 4096, by corpus size."""
+    """Maximum number of tokens per batch, with padding. The default grows with the corpus, from 512
+    to 4096."""
     seed: Seed = 0
     """Random seed of the validation split, the order of the batches, the sample of a large corpus, and the
     built-in dates."""
@@ -178,7 +179,8 @@ class _TrainingSection(_Section):
     """Train on all cores or devices. TensorFlow: `cores`, `mirrored`, `tpu`. JAX: `data_parallel`,
     `model_parallel`."""
     seed: Seed = 0
-    """Random seed of initial weights, dropout and subword dropout. The flag also sets `seed` in `[data]`."""
+    """Random seed of initial weights, dropout and subword dropout. In a TOML file, `[data]` has another
+    `seed`; the flag sets both."""
     deterministic: bool = False
     """Use deterministic TensorFlow operations, for bit for bit identical runs. Slower."""
 
@@ -232,7 +234,7 @@ class RunConfig(_Section, strict=False):
     tasks: ClassVar[dict[str, type["RunConfig"]]] = {}
 
     name: str = "model"
-    """Model name: its directory in `run_directory` and `export_directory`."""
+    """Model name. The run is written to `runs/NAME`, the export to `saved_models/NAME`."""
     run_directory: FileName = "runs"
     """Parent directory of runs (checkpoints, logs, reports)."""
     export_directory: FileName = "saved_models"
@@ -353,19 +355,21 @@ class RunConfig(_Section, strict=False):
             return _options(cls)
         options = dict(_options(RunConfig.tasks[_DEFAULT_TASK]))
         tasks = {task: _options(each) for task, each in RunConfig.tasks.items() if task != _DEFAULT_TASK}
-        for name in dict.fromkeys(name for each in tasks.values() for name in each):
-            others = {task: each[name] for task, each in tasks.items() if name in each}
-            known = options.get(name)
-            texts = {
-                task: option.text for task, option in others.items() if not known or option.text != known.text
-            }
-            text = f"{known.text} " if known else ""
-            for each in dict.fromkeys(texts.values()):
-                text += f"Task {', '.join(task for task in texts if texts[task] == each)}: {each} "
-            annotations = [option.annotation for option in ([known] if known else []) + [*others.values()]]
-            first = known or next(iter(others.values()))
+        for name in dict.fromkeys(name for own in tasks.values() for name in own):
+            known = {_DEFAULT_TASK: options[name]} if name in options else {}
+            each = {**known, **{task: own[name] for task, own in tasks.items() if name in own}}
+            first, texts = next(iter(each.values())), {task: option.text for task, option in each.items()}
+            # An option of one meaning that translation has too needs no tasks in its text.
+            if known and len({*texts.values()}) == 1:
+                parts = [first.text]
+            else:
+                parts = [
+                    f"Task {', '.join(task for task in texts if texts[task] == text)}: {text}"
+                    for text in dict.fromkeys(texts.values())
+                ]
+            annotations = dict.fromkeys(option.annotation for option in each.values())
             options[name] = first._replace(
-                text=text.strip(), annotation=functools.reduce(operator.or_, dict.fromkeys(annotations))
+                text=" ".join(parts), annotation=functools.reduce(operator.or_, annotations)
             )
         return options
 

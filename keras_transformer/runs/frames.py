@@ -31,8 +31,8 @@ class _FramesSection(_DataSection):
     frames: FileName | None = None
     """Training frames: a directory of `.npy` files, or a `.npy`, `.npz` or `.tfrecord` file."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file of names and targets, or one target per line. Defaults to the
-    targets in the file of `frames`."""
+    """Targets of `frames`: a `.tsv` file with the name of each file of frames and its target, or a file with
+    one target per line. Defaults to the targets in the file of `frames`."""
     validation_frames: FileName | None = None
     """Validation frames, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_targets: FileName | None = None

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import keras
-import tensorflow as tf
 
 from keras_transformer.data import EncodedTexts, read_texts, text_dataset
 from keras_transformer.decoding import GreedySearch, SampleSearch, Search
@@ -117,6 +116,7 @@ class GenerationRun(RunKind):
     task_class = TextGenerator
     model_class = CausalLM
     scored_class = TextGenerator
+    dataset = staticmethod(text_dataset)
     noun = "texts"
     needs = "texts: --texts FILE"
     verb = "generate"
@@ -147,19 +147,6 @@ class GenerationRun(RunKind):
         """Tokenize texts."""
         [tokenizer], data = readers, self.config.data
         return EncodedTexts.encode(examples, tokenizer, max_length=data.max_length, packed=data.packed)
-
-    def batches(
-        self, encoded: EncodedTexts, readers: Readers, tokens_per_batch: int, first_epoch: int | None
-    ) -> tf.data.Dataset:
-        """Return batches of `text_dataset`."""
-        return text_dataset(
-            encoded,
-            tokens_per_batch=tokens_per_batch,
-            shuffle=first_epoch is not None,
-            seed=self.config.data.seed,
-            first_epoch=first_epoch or 0,
-            pad_to_bucket_boundary=self.pads_to_buckets,
-        )
 
     def new_model(self, readers: Readers, dtype: keras.DTypePolicy) -> CausalLM:
         """Build a model for the vocabulary size."""

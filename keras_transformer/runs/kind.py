@@ -90,7 +90,7 @@ class RunResults(NamedTuple):
 class RunKind(abc.ABC):
     """Base class for the task-specific part of a run.
 
-    Importing a subclass registers it under the `task` of its `config_class`.
+    A subclass is registered when it is defined; its name is the `task` of its `config_class`.
 
     Args:
         config: Configuration, an instance of `config_class`.
@@ -106,6 +106,8 @@ class RunKind(abc.ABC):
     """Class that `score` accepts: `task_class`, or a base class of it and of the served task."""
     model_class: ClassVar[type[keras.Model]]
     """Class of the trained model."""
+    dataset: ClassVar[Callable[..., tf.data.Dataset]]
+    """Static method that makes batches from encoded examples, such as `data.text_dataset`."""
     noun: ClassVar[str]
     """Name of the examples in messages, in the plural."""
     needs: ClassVar[str]
@@ -144,7 +146,7 @@ class RunKind(abc.ABC):
     # Data.
 
     def read(self) -> RunData:
-        """Read all examples. Validation examples without files are held out from the training examples."""
+        """Read all examples. Without validation files, a part of the training examples is held out."""
         train, validation, test = self.training_part, self.read_part("validation"), self.read_part("test")
         if not validation:
             train, validation = self.hold_out(train)
@@ -167,7 +169,10 @@ class RunKind(abc.ABC):
         return self.read_from(self.origin(""), part, optional=True)  # a split of the same dataset
 
     def origin(self, prefix: str) -> Any:
-        """Return the data option with this prefix: files or the name of a dataset; None if not set."""
+        """Return the files or dataset that an option names; None if not set.
+
+        `prefix` is the beginning of the option's name: empty for training, `validation_` or `test_`.
+        """
         return getattr(self.config.data, f"{prefix}{self.files}")
 
     @abc.abstractmethod
@@ -176,8 +181,8 @@ class RunKind(abc.ABC):
     ) -> list[Any]:
         """Read examples from files, or from a split of a named dataset.
 
-        Files have no splits: the result is empty if `optional`, else the whole file. `unique` is as for
-        `score`.
+        A file has no splits: with `optional`, the result is empty, else it is the whole file. With `unique`,
+        the columns after the second are further targets.
         """
 
     def hold_out(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -206,7 +211,7 @@ class RunKind(abc.ABC):
 
     @abc.abstractmethod
     def make_readers(self, data: RunData) -> Readers:
-        """Make the readers, from training examples only."""
+        """Make the tokenizers or normalizers from the training examples."""
 
     def new_tokenizer(self, texts: list[str], kind: str) -> Tokenizer:
         """Train a tokenizer of the given kind with the options of the configuration."""
@@ -220,7 +225,7 @@ class RunKind(abc.ABC):
         )
 
     def initial_readers(self, initial: Any) -> Readers:
-        """Return the readers of the trained task with which training starts (`initial_model`)."""
+        """Return the tokenizers or normalizers of `initial_model`, with which training starts."""
         return tuple(getattr(initial, name) for name in self.task_class.tokenizer_names)
 
     @property
@@ -233,11 +238,22 @@ class RunKind(abc.ABC):
     def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> Encoded:
         """Encode examples or a corpus; raise InputError if all exceed the limits."""
 
-    @abc.abstractmethod
     def batches(
-        self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+        self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None, **options: Any
     ) -> tf.data.Dataset:
-        """Return training batches from `first_epoch` on; if None, validation batches in a fixed order."""
+        """Return training batches from `first_epoch` on; if None, validation batches in a fixed order.
+
+        `options` are further arguments of `dataset`.
+        """
+        return self.dataset(
+            encoded,
+            tokens_per_batch=tokens_per_batch,
+            shuffle=first_epoch is not None,
+            seed=self.config.data.seed,
+            first_epoch=first_epoch or 0,
+            pad_to_bucket_boundary=self.pads_to_buckets,
+            **options,
+        )
 
     @property
     def pads_to_buckets(self) -> bool:
@@ -316,5 +332,5 @@ class RunKind(abc.ABC):
         """Return terminal lines that show outputs; the first line is a header."""
 
     def page(self, results: RunResults) -> dict[str, Any]:
-        """Write `pictures`, and return the additional values of `template`."""
+        """Write the `pictures` of the report, and return values for its `template`."""
         return {}

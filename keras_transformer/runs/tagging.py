@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
-import tensorflow as tf
-
 from keras_transformer.data import EncodedTags, read_tagged, tagging_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_tags
@@ -50,6 +48,7 @@ class TaggingRun(LabelRun):
     config_class = TaggingConfig
     task_class = TextTagger
     scored_class = Tagger
+    dataset = staticmethod(tagging_dataset)
     needs = "tagged texts: --pairs FILE"
     verb = "tag"
     template = "tagging.html"
@@ -72,19 +71,6 @@ class TaggingRun(LabelRun):
         """Tokenize texts and number their tags."""
         [tokenizer] = readers
         return EncodedTags.encode(examples, tokenizer, self.labels, max_length=self.longest)
-
-    def batches(
-        self, encoded: EncodedTags, readers: Readers, tokens_per_batch: int, first_epoch: int | None
-    ) -> tf.data.Dataset:
-        """Return batches of `tagging_dataset`."""
-        return tagging_dataset(
-            encoded,
-            tokens_per_batch=tokens_per_batch,
-            shuffle=first_epoch is not None,
-            seed=self.config.data.seed,
-            first_epoch=first_epoch or 0,
-            pad_to_bucket_boundary=self.pads_to_buckets,
-        )
 
     def make_task(self, model: EncoderModel, readers: Readers) -> TextTagger:
         """Make a tagger with the tags."""

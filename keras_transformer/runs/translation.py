@@ -38,6 +38,7 @@ class TranslationRun(RunKind):
     task_class = Translator
     model_class = Transformer
     scored_class = TextTask
+    dataset = staticmethod(translation_dataset)
     noun = "pairs"
     needs = "pairs: --pairs NAME"
     verb = "translate"
@@ -115,24 +116,17 @@ class TranslationRun(RunKind):
         return EncodedPairs.encode(examples, *readers, max_source_length=source, max_target_length=target)
 
     def batches(
-        self, encoded: EncodedPairs, readers: Readers, tokens_per_batch: int, first_epoch: int | None
+        self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None, **options: Any
     ) -> tf.data.Dataset:
-        """Return batches of `translation_dataset`, with noise for training."""
+        """Return batches of pairs, with noise for training."""
         longest = int(encoded.lengths().max())
         if longest > tokens_per_batch:
             raise InputError(
                 "`tokens_per_batch` must hold the longest pair. Received: "
                 f"tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
             )
-        return translation_dataset(
-            encoded,
-            tokens_per_batch=tokens_per_batch,
-            shuffle=first_epoch is not None,
-            seed=self.config.data.seed,
-            first_epoch=first_epoch or 0,
-            pad_to_bucket_boundary=self.pads_to_buckets,
-            noise=() if first_epoch is None else self._noise(readers),
-        )
+        options["noise"] = () if first_epoch is None else self._noise(readers)
+        return super().batches(encoded, readers, tokens_per_batch, first_epoch, **options)
 
     def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         vocabulary, seed = self.config.vocabulary, self.config.training.seed

@@ -28,13 +28,13 @@ class _PairsSection(_DataSection):
 
     pairs: FileName | None = None
     """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
-    `.gz`), a directory of such files, or a directory of `LANGUAGE.SPLIT.txt` files. `FILE#SOURCE,TARGET`
+    `.gz`), a directory of such files, or a directory of files such as `en.train.txt`. `FILE#SOURCE,TARGET`
     selects columns by name, or by number from 1. Defaults to `dates`."""
     source: Files | None = None
     """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. For several files, repeat the flag
     (TOML: a list) or give a pattern."""
     target: Files | None = None
-    """Translation of each line of `source`, in as many files."""
+    """Target texts, one for each line of `source`, in the same number of files."""
     validation_source: Files | None = None
     """Validation sources, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_target: Files | None = None
@@ -81,7 +81,7 @@ class _PairVocabularySection(_VocabularySection):
     subword_dropout: Fraction = 0.0
     """Fraction of subword merges to skip at random in training (BPE-dropout)."""
     target_subword_dropout: Fraction | None = None
-    """Subword dropout of the targets. Defaults to `subword_dropout`; 0 keeps targets short, which is
+    """Subword dropout of the targets. Defaults to `subword_dropout`. It makes texts longer in tokens, so 0 is
     faster."""
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class _DecodingSection(_Section):
     beam_size: Count = 4
     """Beam size. 1 is greedy search."""
     length_penalty: Weight = 1.0
-    """Exponent of the length penalty, by which scores are divided. 0 favors short translations."""
+    """Scores are divided by `((5 + length) / 6) ** length_penalty`; higher values favor longer outputs."""
     max_target_length: Length = 256
     """Maximum target length in tokens, including the end token. Longer training examples are dropped, longer
     outputs cut off."""

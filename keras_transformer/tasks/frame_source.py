@@ -14,7 +14,7 @@ from keras_transformer.types import Columns, Shape, Value
 
 
 class FrameSource(Source):
-    """Unnormalized frames `(s, w)`, which are normalized in the graph.
+    """The source side of a model that reads frames. It normalizes the frames in the graph of an export.
 
     Args:
         normalizer: Statistics of the training data.
@@ -50,7 +50,10 @@ class FrameSource(Source):
         return ((None, None, self._normalizer.feature_dim), "float32"), ((None, None), "bool")
 
     def check_model(self, model: keras.Model) -> None:
-        """Raise `ValueError` if the model reads frames of another width; store its downsampling."""
+        """Raise `ValueError` if the model reads frames of another width.
+
+        Also store how many frames the model merges into one encoder output.
+        """
         width = _feature_dim(model)
         if width != self._normalizer.feature_dim:
             raise ValueError(
@@ -67,7 +70,7 @@ class FrameSource(Source):
         return None if positions is None else positions * _frames_per_vector(model)
 
     def example(self) -> Value:
-        """Return an example source: a few frames, each with the mean of every feature."""
+        """Return an example source: eight equal frames, the mean of the training data."""
         return np.repeat(np.array([self._normalizer.mean], "float32"), 8, axis=0)
 
     @classmethod
@@ -112,7 +115,7 @@ class FrameSource(Source):
         return ~tf.reduce_any(self._valid_frames(columns)[1], axis=1)
 
     def tokens(self, inputs: Batch) -> tf.Tensor:
-        """Return the index of the first frame of each encoder output, from 0, string `(b, s)`."""
+        """Return a name for each encoder output, string `(b, s)`: the index of its first frame."""
         mask = inputs[1][:, :: self._frames_per_vector]
         numbers = tf.range(tf.shape(mask)[1]) * self._frames_per_vector
         return tf.where(mask, tf.strings.as_string(numbers), "")

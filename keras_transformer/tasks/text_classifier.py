@@ -91,12 +91,11 @@ class Classifier(Task):
 class TextClassifier(PredictionTask, Classifier):
     """Text classifier: a trained encoder, its tokenizer and the names of the labels. Also for frames.
 
-    A text is truncated to `max_length` tokens; then the call warns once with a
-    `TruncationWarning`. You may assign `max_length`. `save` and `export.export_saved_model` keep the label
-    names.
+    A text of more than `max_length` tokens is truncated, with a `TruncationWarning` per call. You may change
+    `classifier.max_length`. `save` and `export.export_saved_model` keep the label names.
 
     Args:
-        model: A model with weights that returns a logit for each label, `(b, c)`, such as
+        model: A built model that returns a logit for each label, `(b, c)`, such as
             `EncoderModel(v, c, pooling="mean")` or another Keras model that reads token ids.
         tokenizer: Tokenizer of the training texts. For a model that reads frames, a `data.FrameNormalizer`.
         labels: Names of the labels, in the order of the model's outputs.
@@ -143,7 +142,7 @@ class TextClassifier(PredictionTask, Classifier):
         self.multi_label = multi_label
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
-        """Return the function of the signature; it calls `tokens.predict`, compiled or traced, for logits."""
+        """Return the function of the signature, which gets its logits from `tokens.predict`."""
         names, source = tf.constant(self.labels), self.source
         multi_label, max_length = self.multi_label, self.max_length
 

@@ -41,7 +41,7 @@ _MAX_BYTES = 2**16
 
 
 class TextPieces(NamedTuple):
-    """Pieces of split texts. The pieces of a row, joined with their separators, are the original text."""
+    """Pieces of split texts. The pieces of a text, joined with their separators, are the text again."""
 
     pieces: tf.Tensor
     """string `(p,)`: The pieces in the order of the texts, at least one per text."""
@@ -53,8 +53,8 @@ class TextPieces(NamedTuple):
     def join(self, outputs: tf.Tensor, num_texts: tf.Tensor | int) -> tf.Tensor:
         """Join the outputs of the pieces, string `(p,)`, into one output per text, string `(num_texts,)`.
 
-        Where two pieces had no space between them, as after 。, a space is added unless the output ends in a
-        script without spaces.
+        If there was no space between two pieces, as after 。, one is put between their outputs, unless the
+        first output ends in a script without spaces, such as Chinese.
         """
         is_wide = tf.strings.regex_full_match(outputs, _ENDS_WIDE)
         needs_space = (self.separators == "") & ~_is_last(self.rows) & ~is_wide

@@ -39,10 +39,9 @@ def compile_model(
         label_smoothing: Probability mass to spread over the vocabulary. Defaults to 0.1.
         clip_norm: Maximum global norm of the gradients. Defaults to no clipping.
         ema_momentum: Decay of a moving average of the weights, such as 0.999. Defaults to no average.
-        gradient_accumulation_steps: Number of batches per update. `training.fit` makes the same update as
-            for one large batch with all rows; `model.fit` averages the mean gradients of the batches. In
-            float16, a batch whose gradients overflow is skipped, and every later update starts one batch
-            later.
+        gradient_accumulation_steps: Number of batches per update. With `training.fit`, every token of
+            these batches has the same weight, as in one large batch; with `model.fit`, every batch has the
+            same weight. In float16, a batch whose gradients overflow is replaced by the next one.
         r_drop: Weight of the R-Drop consistency loss; see `RDropCrossentropy`. Defaults to 0 (off).
         z_loss: Weight of the z-loss; see `MaskedCrossentropy`. Defaults to 1e-4 if layers compute in half
             precision, else 0.
