@@ -139,4 +139,6 @@ def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, option
         return keys
 
     rows = _read_tfds(name, split, choose, data_dir, optional=optional)
+    if rows is None:
+        return []
     return _drop_empty_pairs([(source, target) for source, target in rows], f"tfds:{name}")

@@ -134,4 +134,4 @@ def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None, *, option
             raise InputError(f"tfds:{name}#FEATURE must name a text. Received: {spec!r}, its texts={texts}.")
         return wanted
 
-    return [text for (text,) in _read_tfds(name, split, choose, data_dir, optional=optional)]
+    return [text for (text,) in _read_tfds(name, split, choose, data_dir, optional=optional) or []]

@@ -15,8 +15,8 @@ _Choose: TypeAlias = Callable[[list[str], "DatasetInfo"], Sequence[str]]
 
 def _read_tfds(
     name: str, split: str, choose: _Choose, data_dir: FilePath | None, *, optional: bool
-) -> list[tuple[str, ...]]:
-    """Return text features of each row of a split; nothing if there is no such split and it is `optional`.
+) -> list[tuple[str, ...]] | None:
+    """Return text features of each row of a split; None if there is no such split and it is `optional`.
 
     `choose` returns the features to read from the names of all text features. It is called before the
     download.
@@ -31,7 +31,7 @@ def _read_tfds(
         chosen = choose(texts, builder.info)
         builder.download_and_prepare()
         if optional and split not in builder.info.splits:
-            return []
+            return None
         dataset = builder.as_dataset(split=split)
     except InputError:
         raise

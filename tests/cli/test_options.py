@@ -36,7 +36,7 @@ def test_the_file_of_the_flags_is_what_the_fields_say() -> None:
 
 
 def test_the_help_says_the_default(parameters: dict[str, click.Option]) -> None:
-    assert parameters["beam_size"].help.endswith(f"[{RunConfig().decoding.beam_size}]")
+    assert parameters["beam_size"].help.endswith(f"[default: {RunConfig().decoding.beam_size}]")
 
 
 def test_a_flag_takes_what_its_field_does(parameters: dict[str, click.Option]) -> None:
