@@ -112,10 +112,10 @@ def _supported(model: keras.Model) -> Transformer:
             'CTranslate2 quantizes a model of floats itself, with `quantization="int8"`. '
             "Received: a quantized model."
         )
-    if model.config.positions == "relative_keys":
+    if model.config.positions in ("relative_keys", "relative_sinusoidal"):
         raise ValueError(
-            "CTranslate2 supports no relative position keys. "
-            "Received: a model with positions='relative_keys'."
+            "CTranslate2 adds no position logits that depend on the query. "
+            f"Received: a model with positions={model.config.positions!r}."
         )
     activation = _activation(model)
     if activation not in _ACTIVATIONS:

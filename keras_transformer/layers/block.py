@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer._arguments import (
     check_choice,
     check_divides,
+    check_flags,
     check_positive,
     check_vectors,
     check_width,
@@ -178,19 +179,24 @@ class _Stack(_Block):
         intermediate_dim: int,
         *,
         final_norm: bool | None = None,
+        share_layers: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(num_heads, intermediate_dim, **options)
         check_positive(num_layers=num_layers)
+        check_flags(share_layers=share_layers)
         self.num_layers = num_layers
         self.final_norm = final_norm
+        self.share_layers = share_layers
 
     def _build_layers(self, layer_class: type[_Block], inputs_shape: Shape, *others: Shape | None) -> None:
         self.layers = []
-        for number in range(1, self.num_layers + 1):
+        for number in range(1, 2 if self.share_layers else self.num_layers + 1):
             layer = layer_class(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape, *others)
             self.layers.append(layer)
+        # With `share_layers`, the same layer `num_layers` times.
+        self.layers.extend(self.layers[:1] * (self.num_layers - len(self.layers)))
         # The output of a pre-norm layer is not normalized, so the stack normalizes it.
         if self.norm_first if self.final_norm is None else self.final_norm:
             self.final_normalization = self.make_normalization("final_normalization")
@@ -216,12 +222,13 @@ class _Stack(_Block):
             `(b, h, t, s)`. `i` counts from 1.
         """
         x, scores = inputs, {}
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers, 1):
             layer_scores = layer.attention_scores(x, *args, **masks)
-            scores.update({f"{layer.name}/{name}": score for name, score in layer_scores.items()})
+            scores.update({f"layer_{number}/{name}": score for name, score in layer_scores.items()})
             # The layer runs a second time, so that `call` never has to return scores.
             x = layer(x, *args, **masks)
         return scores
 
     def get_config(self) -> Config:
-        return {**super().get_config(), "num_layers": self.num_layers, "final_norm": self.final_norm}
+        options = {name: getattr(self, name) for name in ("num_layers", "final_norm", "share_layers")}
+        return {**super().get_config(), **options}

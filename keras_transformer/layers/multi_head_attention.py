@@ -36,11 +36,12 @@ from keras_transformer.layers.normalization import Dropout
 from keras_transformer.layers.projection import _matrix_initializer, _Projection
 from keras_transformer.layers.relative_position_bias import RelativePositionBias
 from keras_transformer.layers.relative_position_keys import RelativePositionKeys
+from keras_transformer.layers.relative_sinusoids import RelativeSinusoids
 from keras_transformer.layers.rotary_embedding import _Rotation
 from keras_transformer.layers.sequence_axes import _SequenceAxes
 from keras_transformer.types import Config, Shape, Tensor
 
-POSITIONS = (None, "rotary", "relative", "relative_causal", "relative_keys")
+POSITIONS = (None, "rotary", "relative", "relative_causal", "relative_keys", "relative_sinusoidal")
 
 # Serializers of the attributes that hold Keras objects.
 _SERIALIZERS = {
@@ -110,9 +111,10 @@ class MultiHeadAttention(keras.layers.Layer):
             2023); 1 is multi-query attention (Shazeer 2019). Must divide `num_heads`. Defaults to
             `num_heads`.
         positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative` (a
-            learned bias per distance, Raffel et al. 2020), `relative_causal` (the same for earlier keys only)
-            or `relative_keys` (a learned key vector per distance, Shaw et al. 2018). Each layer learns a
-            separate table. Defaults to None.
+            learned bias per distance, Raffel et al. 2020), `relative_causal` (the same for earlier keys
+            only), `relative_keys` (a learned key vector per distance, Shaw et al. 2018) or `relative_sinusoidal`
+            (learned weights of sines and cosines of the distance, Dai et al. 2019). Each layer has separate
+            weights. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:
@@ -254,6 +256,9 @@ class MultiHeadAttention(keras.layers.Layer):
             self.position_bias.build(query_shape)
         elif self.positions == "relative_keys":
             self.position_bias = RelativePositionKeys(dtype=self.dtype_policy, name="position_bias")
+            self.position_bias.build((None, None, h, k))
+        elif self.positions == "relative_sinusoidal":
+            self.position_bias = RelativeSinusoids(dtype=self.dtype_policy, name="position_bias")
             self.position_bias.build((None, None, h, k))
         self.score_dropout = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
         _freeze_parts(self)

@@ -31,12 +31,21 @@ class _ModelConfig(LayerConfig):
     final_norm: bool | None = None
     """Whether each stack ends with a normalization. Defaults to `norm_first`."""
     positions: Literal[
-        "sinusoidal", "learned", "rotary", "relative", "relative_keys", "sinusoidal_concatenated"
+        "sinusoidal",
+        "learned",
+        "rotary",
+        "relative",
+        "relative_keys",
+        "relative_sinusoidal",
+        "sinusoidal_concatenated",
     ] = "sinusoidal"
     """Position encoding: `sinusoidal` (as in the paper, sines and cosines interleaved),
     `sinusoidal_concatenated` (all sines, then all cosines), `learned`, `rotary` (Su et al. 2021), `relative`
-    (a bias per distance, Raffel et al. 2020) or `relative_keys` (a key vector per distance, Shaw et al.
-    2018)."""
+    (a bias per distance, Raffel et al. 2020), `relative_keys` (a key vector per distance, Shaw et al. 2018)
+    or `relative_sinusoidal` (weights of sines and cosines of the distance, Dai et al. 2019)."""
+    share_layers: bool = False
+    """Whether all layers of a stack share their weights, as in the Universal Transformer (Dehghani et al.
+    2019), but without its halting."""
     max_length: int | None = None
     """Number of learned positions, the longest possible sequence. Required for `positions="learned"`, else
     must be None."""
@@ -75,7 +84,7 @@ class _ModelConfig(LayerConfig):
             return
         d, f, options = self.hidden_dim, self.intermediate_dim, self.options()
         all_heads = self.num_heads * self.head_dim if self.head_dim else d
-        depth = max(options.get(name) or self.num_layers for name in _DEPTHS)
+        depth = 1 if self.share_layers else max(options.get(name) or self.num_layers for name in _DEPTHS)
         rows = max(options.get(name) or 0 for name in _TABLES)
         # A lower bound: query and output kernels, two feed-forward kernels, one embedding table.
         num_bytes = bytes_per_weight * (depth * (2 * d * all_heads + 2 * d * f) + rows * d)
@@ -97,13 +106,14 @@ class _ModelConfig(LayerConfig):
     @property
     def adds_positions(self) -> bool:
         """Whether positions are added to the embeddings, and not used inside the self-attention."""
-        return self.positions not in ("rotary", "relative", "relative_keys")
+        return self.positions not in ("rotary", "relative", "relative_keys", "relative_sinusoidal")
 
     def stack_options(self) -> Config:
         """Return the arguments of `layers.Encoder` and `layers.Decoder`, except `num_layers`."""
         return {
             **{field.name: getattr(self, field.name) for field in dataclasses.fields(LayerConfig)},
             "final_norm": self.final_norm,
+            "share_layers": self.share_layers,
             "positions": None if self.adds_positions else self.positions,
         }
 

@@ -186,6 +186,9 @@ CASES: dict[str, Callable[[], export.Exported]] = {
     ),
     "beam, relative": lambda: lower_decoding(transformer(positions="relative"), source, BEAM),
     "beam, relative keys": lambda: lower_decoding(transformer(positions="relative_keys"), source, BEAM),
+    "beam, relative sinusoids": lambda: lower_decoding(
+        transformer(positions="relative_sinusoidal", share_layers=True), source, BEAM
+    ),
     "beam of an ensemble": lambda: lower_decoding(
         kt.models.Ensemble([transformer(), transformer()]), source, BEAM
     ),

@@ -54,11 +54,17 @@ BLOCK = {
 }
 MASKS = {"padding_mask": TARGET, "encoder_padding_mask": SOURCE}
 CASES = {
-    "Decoder": Case(options={**BLOCK, "num_layers": 1, "final_norm": False}, inputs=(X, MEMORY), masks=MASKS),
+    "Decoder": Case(
+        options={**BLOCK, "num_layers": 1, "final_norm": False, "share_layers": True},
+        inputs=(X, MEMORY),
+        masks=MASKS,
+    ),
     "DecoderLayer": Case(options=BLOCK, inputs=(X, MEMORY), masks=MASKS),
     "Dropout": Case(options={"rate": 0.1, "noise_shape": None, "seed": 5}, inputs=(X,)),
     "Encoder": Case(
-        options={**BLOCK, "num_layers": 1, "final_norm": False}, inputs=(X,), masks={"padding_mask": TARGET}
+        options={**BLOCK, "num_layers": 1, "final_norm": False, "share_layers": True},
+        inputs=(X,),
+        masks={"padding_mask": TARGET},
     ),
     "EncoderLayer": Case(options=BLOCK, inputs=(X,), masks={"padding_mask": TARGET}),
     "FeedForward": Case(

@@ -18,11 +18,13 @@ OPTIONS: list[dict[str, Any]] = [
     {"positions": "rotary"},
     {"positions": "relative"},
     {"positions": "relative_keys"},
+    {"positions": "relative_sinusoidal"},
     {"use_gate": True},
     {"use_bias": False},
     {"num_key_value_heads": 2, "value_dim": 3},
     {"num_key_value_heads": 1, "positions": "relative", "sliding_window": 3},
     {"num_key_value_heads": 2, "positions": "relative_keys", "sliding_window": 3},
+    {"num_key_value_heads": 2, "positions": "relative_sinusoidal", "sliding_window": 3},
 ]
 
 

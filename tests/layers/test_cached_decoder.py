@@ -48,6 +48,7 @@ def test_steps_equal_the_whole_pass(norm_first: bool, beam_size: int, source: An
         {"positions": "rotary", "num_key_value_heads": 1},
         {"positions": "relative"},
         {"positions": "relative_keys"},
+        {"positions": "relative_sinusoidal", "share_layers": True},
         {"positions": "relative", "head_dim": 5, "use_bias": False, "final_norm": True},
         {"normalization": "rms", "gated": True, "activation": "silu"},
         {"dtype": "mixed_bfloat16"},

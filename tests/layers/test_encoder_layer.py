@@ -73,7 +73,7 @@ def test_output_shape() -> None:
     assert made().compute_output_shape((2, None, 8)) == (2, None, 8)
 
 
-@pytest.mark.parametrize("positions", [None, "rotary", "relative", "relative_keys"])
+@pytest.mark.parametrize("positions", [None, "rotary", "relative", "relative_keys", "relative_sinusoidal"])
 @pytest.mark.parametrize("normalization", ["layer", "rms"])
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_the_mask_of_an_embedding_is_read(norm_first: bool, normalization: str, positions: Any) -> None:

@@ -215,6 +215,7 @@ def formulas(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({}, {"return_attention_scores": True}, True),
         ({"positions": "relative"}, {}, True),
         ({"positions": "relative_keys"}, {}, True),
+        ({"positions": "relative_sinusoidal"}, {}, True),
         ({"positions": "rotary"}, {}, False),
     ],
 )

@@ -216,7 +216,16 @@ def test_options_and_policy_reach_every_part() -> None:
 
 
 every_kind_of_positions = pytest.mark.parametrize(
-    "positions", ["sinusoidal", "sinusoidal_concatenated", "learned", "rotary", "relative", "relative_keys"]
+    "positions",
+    [
+        "sinusoidal",
+        "sinusoidal_concatenated",
+        "learned",
+        "rotary",
+        "relative",
+        "relative_keys",
+        "relative_sinusoidal",
+    ],
 )
 
 

@@ -22,6 +22,7 @@ POSITIONS: list[dict[str, Any]] = [
     {"positions": "rotary"},
     {"positions": "relative"},
     {"positions": "relative_keys"},
+    {"positions": "relative_sinusoidal"},
 ]
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
 LOST = [np.nan, np.inf, -np.inf]

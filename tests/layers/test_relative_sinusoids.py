@@ -1,0 +1,54 @@
+import numpy as np
+
+from helpers import array, draw
+from keras_transformer.layers import MultiHeadAttention
+from keras_transformer.layers.relative_sinusoids import RelativeSinusoids
+
+
+def _encoding(distance: int, width: int) -> np.ndarray:
+    """Cosines, then sines, of wavelengths from 2 pi on."""
+    angles = distance * 10000.0 ** (-np.arange(width) / width)
+    return np.concatenate([np.cos(angles), np.sin(angles)])
+
+
+def test_against_the_equation_of_transformer_xl() -> None:
+    """Dai et al. 2019, section 3.3: the terms (a) to (d) of the attention logits."""
+    attention = MultiHeadAttention(2, 4, positions="relative_sinusoidal")
+    x = draw(3, 70, 7)
+    attention(x, x)
+    attention.query_dense.bias.assign(draw(2, 4, seed=1))
+    attention.position_bias.bias.assign(draw(2, 4, seed=2))
+    _, scores = attention(x, x, return_attention_scores=True)
+
+    queries, keys = (
+        np.einsum("btd,dhk->bthk", x, array(part.kernel))
+        for part in (attention.query_dense, attention.key_dense)
+    )
+    keys += array(attention.key_dense.bias)
+    content, kernel = array(attention.query_dense.bias), array(attention.position_bias.kernel)
+    # Our query bias belongs to both, so that the second vector of the paper is a sum here.
+    position = content + array(attention.position_bias.bias)
+    expected = np.zeros((3, 2, 70, 70))
+    for query in range(70):
+        for key in range(70):
+            relative = kernel @ _encoding(key - query, 4)  # (h, k)
+            ab = ((queries[:, query] + position) * relative).sum(-1)
+            cd = ((queries[:, query] + content) * keys[:, key]).sum(-1)
+            expected[:, :, query, key] = np.exp((ab + cd) / 2)
+    expected /= expected.sum(-1, keepdims=True)
+    np.testing.assert_allclose(array(scores), expected, atol=2e-5)
+
+
+def test_a_later_start_and_a_distant_position() -> None:
+    layer, query, key = RelativeSinusoids(), draw(2, 6, 3, 4), draw(2, 9, 3, 4, seed=1)
+    whole = array(layer(query, key))
+    np.testing.assert_allclose(array(layer(query[:, 2:], key, start=2)), whole[:, :, 2:], atol=1e-5)
+    # Only distances count: the last keys of 5,000 for the last queries.
+    far = array(layer.logits(query, 5000, start=4994))
+    np.testing.assert_allclose(far[..., 4994:], array(layer(query)), atol=1e-4)
+
+
+def test_no_query_and_one_key() -> None:
+    layer = RelativeSinusoids()
+    assert layer(draw(2, 1, 3, 4)).shape == (2, 3, 1, 1)
+    assert layer(np.zeros((2, 0, 3, 4), "float32"), draw(2, 5, 3, 4)).shape == (2, 3, 0, 5)
