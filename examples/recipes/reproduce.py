@@ -89,6 +89,23 @@ def write_sigmorphon(
         (directory / f"{language}.tsv").write_text(text, encoding="utf-8")
 
 
+def prepare_scan(data: Path, longest: int) -> None:
+    """Write the commands of SCAN (github.com/brendenlake/SCAN); those of more actions than `longest` test."""
+    rows = (line.removeprefix("IN: ").split(" OUT: ") for line in lines(data / "tasks.txt"))
+    pairs = [(command, actions) for command, actions in rows]
+    write_pairs("train", [pair for pair in pairs if len(pair[1].split()) <= longest])
+    write_pairs("test", [pair for pair in pairs if len(pair[1].split()) > longest])
+
+
+def exact_match(pairs: Sequence[Pair], outputs: list[Any]) -> float:
+    """Return the part of right outputs, in percent."""
+    return 100 - word_error_rate(pairs, outputs)
+
+
+def write_nothing(_translator: kt.Translator, _data: Path, _directory: Path) -> None:
+    """Write no further files."""
+
+
 class Recipe(NamedTuple):
     """How a TOML file is trained and scored, in the working directory."""
 
@@ -175,6 +192,15 @@ RESULTS = {
         "10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
         sigmorphon(LANGUAGES),
     ),
+    # A split of SCAN for each maximum number of actions in training; the authors' length split has 22.
+    **{
+        f"scan_{longest}": recipe_result(
+            f"exact outputs of more than {longest} actions, %",
+            "100 at 26 (Csordás et al. 2021: relative positions, shared layers)",
+            Recipe(HERE / "scan.toml", partial(prepare_scan, longest=longest), exact_match, write_nothing),
+        )
+        for longest in (22, 26)
+    },
     # A model for a single language.
     **{
         f"sigmorphon2021_{language}": recipe_result(

@@ -116,8 +116,10 @@ def test_seed_of_the_dropout() -> None:
         ),
         (
             {"positions": "absolute"},
-            "`positions` must be one of None, 'rotary', 'relative', 'relative_causal', 'relative_keys', "
-            "'relative_sinusoidal'.",
+            (
+                "`positions` must be one of None, 'rotary', 'relative', 'relative_causal', 'relative_keys', "
+                "'relative_sinusoidal'."
+            ),
         ),
     ],
 )
