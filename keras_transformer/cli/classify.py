@@ -13,7 +13,7 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 @click.option(
     "--scores",
     is_flag=True,
-    help="Print the probability of the most probable label and a tab before the label or labels.",
+    help="Begin each line with the probability of the most probable label and a tab.",
 )
 def classify(
     texts: tuple[str, ...],

@@ -56,7 +56,8 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     It writes two directories: runs/NAME (checkpoints, model, tokenizers, report.html, report.json, logs)
     and saved_models/NAME/VERSION for TensorFlow Serving (runs/exports/dates/VERSION for the built-in task).
 
-    Values in square brackets are the defaults for your own data. Model options default to those of --preset.
+    The defaults below are for your own data; the built-in task has some others. Model options default to
+    those of --preset.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}
     check_files(config)

@@ -63,9 +63,9 @@ def translation_dataset(
             one before (1/4 with `pad_to_bucket_boundary`).
         pad_to_bucket_boundary: Whether to pad source and target to the same bucket boundary, for few batch
             shapes (XLA). If False, each is padded to the longest row of its batch, for little padding.
-        noise: Steps that change token ids before padding, such as `subword_dropout(...)`. With `shuffle`,
-            pairs are then exchanged between batches, so that pairs of similar new length share a batch. If
-            pairs get longer, batches exceed `tokens_per_batch`.
+        noise: Steps that change token ids before padding, such as `subword_dropout(...)`. They may change
+            the lengths of the pairs; with `shuffle`, batches are then made of pairs of similar new lengths.
+            If pairs get longer, batches exceed `tokens_per_batch`.
         cache: Directory for token ids, as in `EncodedPairs.cached`, for a corpus larger than memory. The
             batches are the same as without a cache.
 

@@ -66,13 +66,14 @@ def generate(
         padding_mask: `(b, s)`, True (1) for tokens or frames. By default the model computes it.
         prefix_ids: Integers `(b, p)`, padded with 0: forced first tokens of each output, without the start
             token.
-        score_prefix: Whether scores include the log-probability of the prefix. The length of an output always
-            includes the prefix. Defaults to True.
+        score_prefix: Whether scores include the log-probability of the prefix. The prefix always counts
+            as a part of the output in `max_length` and in the length penalty. Defaults to True.
         source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
             different batches get different ones. Defaults to 0 to `b - 1`.
         max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
-        length_penalties: Length penalty for each source, float32 `(b,)`. Defaults to that of the search.
+        length_penalties: Exponent of the length penalty for each source, float32 `(b,)`. Defaults to that of
+            the search.
         initial_cache_length: Number of positions that the caches start with; they grow as needed. If it is
             `max_length`, the caches never grow, and there is one decoding loop instead of one per cache
             length. Defaults to 32.

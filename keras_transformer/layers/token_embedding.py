@@ -29,8 +29,8 @@ from keras_transformer.types import Shape, Tensor
 class TokenEmbedding(keras.layers.Layer):
     """Token embedding, scaled by `sqrt(d)`.
 
-    An id outside the vocabulary is an error. In a traced graph, where ids are unknown, TensorFlow raises an
-    error on CPU; on other devices and backends, the graph returns a NaN vector.
+    An id outside the vocabulary is an error. In a compiled function, only TensorFlow on a CPU raises it;
+    other devices and backends return a vector of NaN for such an id.
 
     Args:
         vocabulary_size: Number of token ids, `v`.
@@ -46,7 +46,7 @@ class TokenEmbedding(keras.layers.Layer):
         `(b, t, d)` in the layer's dtype.
 
     Raises:
-        TypeError: If the ids are not integers.
+        TypeError: If the ids are not whole numbers.
         ValueError: If a size is not above zero, or an id is outside the vocabulary.
 
     Example:

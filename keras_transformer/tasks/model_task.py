@@ -47,11 +47,11 @@ class ModelTask(Task):
         raise NotImplementedError
 
     def compiled_functions(self) -> Any:
-        """Return `token_functions`, each compiled on its first call."""
+        """Return the functions from token ids to token ids, each compiled on its first call."""
         raise NotImplementedError
 
     def string_functions(self, tokens: Any) -> Any:
-        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
+        """Return a function from strings to strings for each signature. They call `tokens`."""
         raise NotImplementedError
 
     @property

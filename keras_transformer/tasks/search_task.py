@@ -67,11 +67,11 @@ class SearchTask(ModelTask, TextTask):
         return ""
 
     def compiled_functions(self) -> _CompiledFunctions:
-        """Return `token_functions`, each compiled on its first call."""
+        """Return the functions from token ids to token ids, each compiled on its first call."""
         return _CompiledFunctions(self.token_functions)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
+        """Return a function from strings to strings for each signature. They call `tokens`."""
         limits = self.max_source_length, self.max_target_length
         return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
 
@@ -126,7 +126,7 @@ class SearchTask(ModelTask, TextTask):
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return an array for each input of each signature. Options have their defaults; seeds differ."""
+        """Return a request with an array for each input of each signature, and a seed for each source."""
         outputs: list[Any] = [best.text for best in results["serving_default"]]
         outputs += sources[len(outputs) :]  # bytes that are not UTF-8 serve as their outputs
         [output] = TextSource.batch(outputs)

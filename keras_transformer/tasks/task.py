@@ -45,7 +45,7 @@ class Task:
         return {}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return a signature whose inputs include those of the source."""
+        """Return the inputs and outputs of a signature."""
         served = self.signatures[signature]
         return served._replace(inputs={**self.source.columns, **served.inputs})
 

@@ -43,7 +43,7 @@ class TextTask(Task):
         return {**OPTIONS, **(SEED if self.takes_seed else {})}
 
     def specification(self, signature: Signature) -> ServedSignature:
-        """Return a signature whose inputs include those of the source and, for `search`, the options."""
+        """Return the inputs and outputs of a signature; `search` has the options as inputs, too."""
         known = super().specification(signature)
         options = self.options if signature == "search" else {}
         return known._replace(inputs={**known.inputs, **options})
@@ -55,8 +55,8 @@ class TextTask(Task):
 
         Args:
             texts: A string, or strings in a list, an array, a TensorFlow tensor or a dataset. For frames, an
-                array `(s, w)`, or several in a list or an array `(b, s, w)`; trailing frames of NaN are
-                padding.
+                array `(s, w)`, or several in a list or an array `(b, s, w)`; frames of NaN at
+                the start or end are padding.
             batch_size: Number of sources to decode together. Defaults to 64.
             progress: Called after each batch with the number of its sources.
 
@@ -147,7 +147,7 @@ class TextTask(Task):
         Args:
             sources: As for `translate`, but not a single string.
             targets: One string for each source. Each is truncated to the maximum output length and gets an
-                end token. If the search truncated an output, it had no end token; its score here differs.
+                end token. An output that the search cut off has no end token, so its score here is another.
             batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
             tokens: Whether to include the target's tokens, each with its log-probability and the 5 most

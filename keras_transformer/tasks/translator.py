@@ -23,9 +23,10 @@ class Translator(SearchTask):
     """Translator of texts or frames: a trained encoder-decoder model, its tokenizers and a search.
 
     `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
-    breaks. If a sentence is still too long, it is split between words. `translate` joins the translations
-    with the text's white space; the score is the mean of the pieces' scores, weighted by their numbers of
-    output tokens. `n_best`, `score`, `align` and `stream` truncate long texts.
+    breaks. If a sentence is still too long, it is split between words. The translations of
+    the pieces are joined with the white space between the pieces. Their score is the mean of the scores of
+    the pieces, weighted by their numbers of output tokens. `n_best`, `score`, `align` and `stream` truncate
+    long texts.
 
     If a call truncates a source, or `score` truncates a target, it warns once with a `TruncationWarning`.
 
@@ -130,7 +131,7 @@ class Translator(SearchTask):
         return _TokenFunctions(self.model, self.search, self.max_target_length, targets_have_first)
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return a function for each signature; they call `tokens`, compiled or traced token functions."""
+        """Return a function from strings to strings for each signature. They call `tokens`."""
         limits = self.max_source_length, self.max_target_length
         return SPLITTING[self._split_texts](
             tokens, self.source, self.target_tokenizer, *limits, self.default_options

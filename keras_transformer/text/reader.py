@@ -52,7 +52,7 @@ class Reader(tf.Module, abc.ABC):
         return _sha256(options.encode() + b"\n" + self._vocabulary_bytes())
 
     def save(self, directory: str | Path) -> None:
-        """Write the reader to a directory. Load it with `load_reader`, or `load_tokenizer` for a tokenizer.
+        """Write the tokenizer or normalizer to a directory, for `load_tokenizer` or `load_reader`.
 
         Args:
             directory: Created if missing. Each file is written under a temporary name and then renamed.

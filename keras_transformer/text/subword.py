@@ -33,8 +33,8 @@ class VocabularyWarning(UserWarning):
 class SubwordTokenizer(Tokenizer):
     """Subword tokenizer with a SentencePiece model (BPE or unigram).
 
-    Use it for natural-language text. White space is normalized and restored, and Unicode compatibility
-    characters are replaced (NFKC), as SentencePiece does. A program that loads an export must import
+    Use it for natural-language text. As in SentencePiece, several spaces become one, and
+    Unicode compatibility characters are replaced (NFKC). A program that loads an export must import
     `tensorflow_text` first.
 
     Args:

@@ -123,7 +123,7 @@ class Tokenizer(Reader):
         return self._decode(tf.ragged.boolean_mask(token_ids, is_text & ~ended))
 
     def round_trip(self, texts: Sequence[str]) -> list[str]:
-        """Tokenize and detokenize texts: the form in which a model with this vocabulary writes them.
+        """Tokenize and detokenize texts. The result is how a model with this vocabulary writes them.
 
         Args:
             texts: Strings.

@@ -102,11 +102,11 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
 class MaskedCrossentropy(keras.losses.Loss):
     """Cross-entropy, averaged over all labels that are not padding.
 
-    Keras's cross-entropy averages over all positions, so a batch's loss depends on its padding. This loss
+    Without a Keras mask, Keras's cross-entropy averages over all positions, also over padding. This loss
     divides by the number of real tokens, over all replicas of a `tf.distribute` strategy.
 
-    `loss` and `val_loss` in Keras's logs are means of the batch losses, weighted by rows, so tokens in
-    batches of short rows weigh more. `Perplexity` weighs all tokens equally.
+    Keras logs `loss` and `val_loss` as the mean of the batch losses, each weighted by its number of rows. A
+    batch of short texts has more rows, so its tokens count more. In `Perplexity`, all tokens count equally.
 
     The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5, with
     1e-4). `compile_model` enables it in half precision.

@@ -63,6 +63,19 @@ def test_files_of_one_language(script: Any, tmp_path: Path, monkeypatch: pytest.
     assert Path("train.source").read_text(encoding="utf-8").splitlines()[0] == "bada"
 
 
+def test_long_outputs_of_scan_test_a_model(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["IN: jump twice OUT: I_JUMP I_JUMP", "IN: walk thrice OUT: I_WALK I_WALK I_WALK"]
+    (tmp_path / "tasks.txt").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    script.prepare_scan(tmp_path, longest=2)
+    assert Path("train.source").read_text(encoding="utf-8") == "jump twice\n"
+    assert Path("test.target").read_text(encoding="utf-8") == "I_WALK I_WALK I_WALK\n"
+    run = script.kt.runs.RunConfig.from_toml(script.HERE / "scan.toml")
+    assert (run.model.changes["share_layers"], run.decoding.beam_size) == (True, 1)
+
+
 def test_the_mean_is_that_of_the_languages(script: Any) -> None:
     pairs = (("a x", "1"), ("a y", "2"), ("b x", "3"))
 
