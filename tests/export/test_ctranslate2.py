@@ -86,6 +86,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"normalization": "rms", "norm_first": True, "positions": "rotary"},
     {"num_heads": 6, "num_key_value_heads": 2, "positions": "learned", "max_length": 11},
     {"positions": "sinusoidal_concatenated", "output_bias": True},  # Marian
+    {"share_layers": True, "num_encoder_layers": 3},
     {  # BART
         "positions": "learned",
         "max_length": 11,

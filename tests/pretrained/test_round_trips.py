@@ -33,6 +33,7 @@ CASES: dict[str, tuple[str, tuple[int, int], dict[str, Any]]] = {
     "paper": ("MarianMTModel", (37, 41), {}),
     "paper-small-target": ("MarianMTModel", (41, 37), {"output_bias": True}),
     "paper-shared": ("MarianMTModel", (41, 41), {"share_embeddings": True, "activation": "silu"}),
+    "paper-shared-layers": ("MarianMTModel", (41, 41), {"share_layers": True}),
     "paper-untied": ("MarianMTModel", (37, 41), {"tie_output": False}),
     "paper-shared-untied": ("MarianMTModel", (41, 41), {"share_embeddings": True, "tie_output": False}),
     "concatenated": ("MarianMTModel", (41, 41), {"positions": "sinusoidal_concatenated"}),
