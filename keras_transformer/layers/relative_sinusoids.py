@@ -31,9 +31,11 @@ class RelativeSinusoids(keras.layers.Layer):
 
     def build(self, query_shape: Shape, key_shape: Shape | None = None) -> None:
         num_heads, key_dim = query_shape[-2], known_width(query=query_shape)
-        # As many waves as a head has features: the cosines first, then the sines.
+        # A cosine and a sine for each wave, as wide as the model: neighboring distances up to a hundred differ
+        # in few waves if there are few in all (docs/log.md).
+        num_waves = (num_heads * key_dim + 1) // 2
         self.kernel = self.add_weight(
-            shape=(num_heads, key_dim, 2 * key_dim), initializer="glorot_uniform", name="kernel"
+            shape=(num_heads, key_dim, 2 * num_waves), initializer="glorot_uniform", name="kernel"
         )
         self.bias = self.add_weight(shape=(num_heads, key_dim), initializer="zeros", name="bias")
 
@@ -43,14 +45,15 @@ class RelativeSinusoids(keras.layers.Layer):
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
-        width = query.shape[-1]
-        query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(width**-0.5, query.dtype)
+        width = self.kernel.shape[-1]
+        scale = query.shape[-1] ** -0.5
+        query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(scale, query.dtype)
         # Instead of projecting an encoding for each distance, project the query, and use that the product of
         # two rotated vectors depends on the distance only: cos(i - j) = cos i cos j + sin i sin j.
-        # (b, t, h, k), (h, k, 2k) -> (b, t, h, 2k)
+        # (b, t, h, k), (h, k, w) -> (b, t, h, w)
         waves = ops.einsum("bthk,hkw->bthw", query, ops.cast(self.kernel, query.dtype))
-        turned = _Rotation.of(dynamic_shape(query)[1], 2 * width, start)(waves)
-        # (s, 1, 2k) -> (s, 2k): the encodings of the key positions
-        first = ops.concatenate([ops.ones((1, 1, width)), ops.zeros((1, 1, width))], axis=-1)
-        keys = ops.cast(_Rotation.of(key_length, 2 * width)(first)[:, 0], query.dtype)
+        turned = _Rotation.of(dynamic_shape(query)[1], width, start)(waves)
+        # (s, 1, w) -> (s, w): the encodings of the key positions, the cosines first
+        first = ops.concatenate([ops.ones((1, 1, width // 2)), ops.zeros((1, 1, width // 2))], axis=-1)
+        keys = ops.cast(_Rotation.of(key_length, width)(first)[:, 0], query.dtype)
         return ops.cast(ops.einsum("bthw,sw->bhts", turned, keys), "float32")

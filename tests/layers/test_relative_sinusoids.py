@@ -5,9 +5,9 @@ from keras_transformer.layers import MultiHeadAttention
 from keras_transformer.layers.relative_sinusoids import RelativeSinusoids
 
 
-def _encoding(distance: int, width: int) -> np.ndarray:
+def _encoding(distance: int, num_waves: int) -> np.ndarray:
     """Cosines, then sines, of wavelengths from 2 pi on."""
-    angles = distance * 10000.0 ** (-np.arange(width) / width)
+    angles = distance * 10000.0 ** (-np.arange(num_waves) / num_waves)
     return np.concatenate([np.cos(angles), np.sin(angles)])
 
 
