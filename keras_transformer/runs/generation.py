@@ -84,7 +84,7 @@ class _SamplingSection(_Section):
     batch_size: Count = 64
     """Number of texts to decode or score together."""
     seed: Seed = 0
-    """Random seed of the samples."""
+    """Random seed of the samples. The flag also sets `seed` in `[data]` and `[training]`."""
 
     def search(self) -> Search:
         if not self.temperature:
