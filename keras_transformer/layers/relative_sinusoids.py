@@ -3,9 +3,10 @@
 import keras
 from keras import ops
 
-from keras_transformer._arguments import known_width
+from keras_transformer._arguments import as_position, known_width
+from keras_transformer._backend.formulas import position_angles
 from keras_transformer._backend.indexing import dynamic_shape
-from keras_transformer.layers.rotary_embedding import _Rotation
+from keras_transformer.layers.rotary_embedding import _rates, _Rotation
 from keras_transformer.types import Shape, Tensor
 
 
@@ -30,12 +31,16 @@ class RelativeSinusoids(keras.layers.Layer):
     """
 
     def build(self, query_shape: Shape, key_shape: Shape | None = None) -> None:
-        num_heads, key_dim = query_shape[-2], known_width(query=query_shape)
-        # A cosine and a sine for each wave, as wide as the model: neighboring distances up to a hundred differ
-        # in few waves if there are few in all (docs/log.md).
-        num_waves = (num_heads * key_dim + 1) // 2
+        num_heads, key_dim = known_width(query=query_shape[:-1]), known_width(query=query_shape)
+        hidden_dim = num_heads * key_dim
+        # A cosine and a sine for each wave, together as wide as the model, `w`.
+        width = hidden_dim + hidden_dim % 2
+        # Glorot's range for the matrix (w, h * k).
+        limit = (6 / (width + hidden_dim)) ** 0.5
         self.kernel = self.add_weight(
-            shape=(num_heads, key_dim, 2 * num_waves), initializer="glorot_uniform", name="kernel"
+            shape=(num_heads, key_dim, width),
+            initializer=keras.initializers.RandomUniform(-limit, limit),
+            name="kernel",
         )
         self.bias = self.add_weight(shape=(num_heads, key_dim), initializer="zeros", name="bias")
 
@@ -45,15 +50,32 @@ class RelativeSinusoids(keras.layers.Layer):
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
-        width = self.kernel.shape[-1]
-        scale = query.shape[-1] ** -0.5
-        query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(scale, query.dtype)
-        # Instead of projecting an encoding for each distance, project the query, and use that the product of
-        # two rotated vectors depends on the distance only: cos(i - j) = cos i cos j + sin i sin j.
-        # (b, t, h, k), (h, k, w) -> (b, t, h, w)
-        waves = ops.einsum("bthk,hkw->bthw", query, ops.cast(self.kernel, query.dtype))
-        turned = _Rotation.of(dynamic_shape(query)[1], width, start)(waves)
-        # (s, 1, w) -> (s, w): the encodings of the key positions, the cosines first
-        first = ops.concatenate([ops.ones((1, 1, width // 2)), ops.zeros((1, 1, width // 2))], axis=-1)
-        keys = ops.cast(_Rotation.of(key_length, width)(first)[:, 0], query.dtype)
-        return ops.cast(ops.einsum("bthw,sw->bhts", turned, keys), "float32")
+        batch_size, length, num_heads, key_dim = dynamic_shape(query)
+        query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(key_dim**-0.5, query.dtype)
+        kernel = ops.cast(self.kernel, query.dtype)
+        # All distances, from -(t + start) to s - start: (t + s + 1, w)
+        distances = ops.cast(
+            _encodings(length + start, length + key_length + 1, kernel.shape[-1]), query.dtype
+        )
+        if query.shape[1] == 1:
+            # A step of decoding has fewer queries than distances, so the queries are projected.
+            waves = ops.einsum("bthk,hkw->bthw", query, kernel)
+            logits = ops.einsum("bthw,jw->bhtj", waves, distances)
+        else:
+            logits = ops.einsum("bthk,jhk->bhtj", query, ops.einsum("hkw,jw->jhk", kernel, distances))
+        # Row i begins t - i columns later than it should. Without the first t numbers, rows of t + s numbers
+        # begin where they should: (b, h, t, t + s + 1) -> (b, h, t, s)
+        numbers = ops.reshape(logits, (batch_size, num_heads, length * (length + key_length + 1)))[
+            ..., length:
+        ]
+        rows = ops.reshape(numbers, (batch_size, num_heads, length, length + key_length))
+        return ops.cast(rows[..., :key_length], "float32")
+
+
+def _encodings(past: Tensor | int, num_distances: Tensor | int, width: int) -> Tensor:
+    """Return the cosines, then the sines, of the distances `-past`, `1 - past`, ...: float32 `(j, w)`."""
+    rates = _rates(width)
+    angles = position_angles(as_position(past), 1, rates)
+    # Turned by p, the encoding of -past becomes that of p - past.
+    first = ops.concatenate([ops.cos(angles), -ops.sin(angles)], axis=-1)[:, None, :]
+    return _Rotation.by(position_angles(0, num_distances, rates))(first)[:, 0]

@@ -43,6 +43,8 @@ def test_a_later_start_and_a_distant_position() -> None:
     layer, query, key = RelativeSinusoids(), draw(2, 6, 3, 4), draw(2, 9, 3, 4, seed=1)
     whole = array(layer(query, key))
     np.testing.assert_allclose(array(layer(query[:, 2:], key, start=2)), whole[:, :, 2:], atol=1e-5)
+    steps = [array(layer(query[:, at : at + 1], key, start=at)) for at in range(6)]
+    np.testing.assert_allclose(np.concatenate(steps, axis=2), whole, atol=1e-5)
     # Only distances count: the last keys of 5,000 for the last queries.
     far = array(layer.logits(query, 5000, start=4994))
     np.testing.assert_allclose(far[..., 4994:], array(layer(query)), atol=1e-4)
