@@ -69,9 +69,10 @@ def test_sizes_are_the_limits_of_the_translator_if_none_are_given(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("positions", ["relative", "relative_sinusoidal"])
 @pytest.mark.parametrize("export", [export_litert, export_onnx])
-def test_a_model_with_the_options_of_pretrained_ones(
-    translator: kt.Translator, tmp_path: Path, export: Callable[..., Path]
+def test_a_model_with_unusual_options(
+    translator: kt.Translator, tmp_path: Path, export: Callable[..., Path], positions: str
 ) -> None:
     if export is export_onnx:
         pytest.importorskip("tf2onnx", reason="the extra `onnx` is not installed")
@@ -87,7 +88,7 @@ def test_a_model_with_the_options_of_pretrained_ones(
         use_bias=False,
         final_norm=True,
         activation="gelu_tanh",
-        positions="relative",
+        positions=positions,
         scale_embeddings=False,
         normalize_embeddings=True,
         output_bias=True,
