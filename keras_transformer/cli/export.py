@@ -26,13 +26,13 @@ _FIXED = ("litert", "onnx")
     default="float32",
     show_default=True,
     type=click.Choice([*dict.fromkeys(OPTIMIZATIONS + FIXED_OPTIMIZATIONS)]),
-    help="bfloat16 halves the size of the weights. With xla, the server compiles the search for "
-    "source lengths of 16, 32, 64 and so on. int8, for litert and onnx, makes the file a third of the size.",
+    help="saved_model: bfloat16 halves the size of the weights; with xla, the server compiles the search for "
+    "source lengths of 16, 32, 64 and so on. litert and onnx: int8 makes the file a third of the size.",
 )
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
-    help="saved_model on CPU only: split the sources of each request across this many threads.",
+    help="For a saved_model served on a CPU: split the sources of each request across this many threads.",
 )
 @click.option(
     "--format",

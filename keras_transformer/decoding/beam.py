@@ -39,15 +39,16 @@ class _Candidates(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BeamSearch(Search):
-    """Beam search: keep the `n` most likely unfinished hypotheses and the `n` best finished ones.
+    """Beam search, which keeps `n = beam_size` unfinished and `n` finished hypotheses for each source.
 
-    The score of a finished hypothesis is
+    The unfinished ones are those with the highest log-probability, the finished ones those with the highest
+    score. The score is, with the default `length_normalization` and without `coverage_penalty`,
 
-        log-probability / ((5 + length) / 6) ** length_penalty + coverage
+        log-probability / ((5 + length) / 6) ** length_penalty
 
-    By default, the search of a source ends when it has `n` finished hypotheses and no unfinished one
-    currently scores better. Hypotheses that reach the maximum length without an end token rank after all
-    finished ones.
+    By default, the search of a source ends when it has `n` finished hypotheses, and no unfinished one, scored
+    at its present length, is better than the worst of them. Hypotheses that reach the maximum length without
+    an end token rank after all finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
     `generate(num_beams=4)` in transformers.
@@ -77,8 +78,8 @@ class BeamSearch(Search):
     """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and
     no unfinished one scores better at its current length; one that would score better later is lost. True: as
     soon as it has `n` finished hypotheses, as in fairseq, and in CTranslate2 with a length penalty; this is
-    faster but may miss the best output if outputs are short. "never": when no unfinished hypothesis can score
-    better at any length."""
+    faster, but `n` bad short hypotheses may finish before a good one. "never": when no unfinished
+    hypothesis can score better at any length."""
     cut_off_competes: bool = False
     """Whether hypotheses cut off at the maximum length compete with the finished ones, as in transformers and
     CTranslate2. If False, they rank after them."""

@@ -125,8 +125,9 @@ class SampleSearch(_IndependentSearch):
     """Sampling with temperature, top-k and top-p: draw `num_samples` outputs for each source.
 
     Constraints, temperature, `top_k` and `top_p` change the distribution in this order; `top_p` applies to
-    renormalised probabilities. The score is the model's log-probability (temperature 1, whole vocabulary),
-    divided by the length penalty, so you can compare scores across options and searches.
+    the probabilities that are left, scaled to sum to 1. The score is the log-probability by the unchanged
+    model (temperature 1, whole vocabulary), divided as in `BeamSearch`. Scores of searches with the same
+    length penalty can be compared.
 
     With a seed, each call returns the same outputs, eagerly and compiled. The outputs of a source depend on
     its index in the batch. In a `Translator`, they depend on its index among all texts of the call, and not

@@ -115,8 +115,8 @@ def evaluate(
     - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as
       `sacrebleu` computes them.
     - `exact_match`: the fraction of hypotheses that equal one of their references.
-    - `word_error_rate`: the fraction of hypotheses that equal none of their references. If each
-      hypothesis is the pronunciation of one word, this is the word error rate (WER).
+    - `word_error_rate`: `1 - exact_match`. This is the word error rate only if each hypothesis is the
+      pronunciation of one word; for speech recognition, use `token_error_rate`.
     - `token_error_rate`: the number of edits to the closest references, divided by their length. Tokens are
       separated by white space. If they are phones, this is the phone error rate (PER); if they are words,
       the WER of speech recognition.
@@ -125,7 +125,7 @@ def evaluate(
     Args:
         hypotheses: Outputs of a model, as strings.
         references: For each hypothesis one right string, or several.
-        metrics: Names of metrics, in the order of the table. Defaults to all.
+        metrics: Names of the metrics above, in the order in which the report shows them. Defaults to all.
         tokenize: sacreBLEU's tokenization for BLEU: `"13a"` for plain text, `"none"` for tokenized text,
             `"intl"`, `"char"`, `"zh"` and others. Defaults to `"13a"`.
         lowercase: Whether BLEU and chrF ignore case. Defaults to False.
@@ -134,7 +134,7 @@ def evaluate(
         A report with a score for each metric.
 
     Raises:
-        TypeError: If hypotheses or references are not lists of strings.
+        TypeError: If hypotheses or references are not strings.
         ValueError: If there are no hypotheses, hypotheses and references differ in number, all references are
             empty, or a metric or tokenization is unknown.
 

@@ -152,7 +152,7 @@ class ServedModel(ServedTask, TextTask):
             num: Maximum number of outputs for each text. Defaults to the export's.
             max_length: Maximum number of tokens of an output. Defaults to the export's.
             seed: Seed of the first text, for an export that samples; the next texts have the next seeds. With
-                0, the default, the outputs are those of the task's `n_best`.
+                0, the default, the outputs are those of `n_best` before the export.
             batch_size: Number of texts in a request. Defaults to 64.
             progress: Called after each request with the number of its texts.
 

@@ -14,10 +14,10 @@ from keras_transformer.types import Shape, Tensor
 class DecoderLayer(_Block):
     """Transformer decoder layer: causal self-attention, cross-attention and a feed-forward network.
 
-    Queries of the cross-attention come from the decoder, keys and values from the encoder's output, whose
-    length and width may differ ("Attention Is All You Need", section 3.1). A layer built without
-    `encoder_output` has no cross-attention. The constructor takes the arguments of `Decoder`, except
-    `num_layers` and `final_norm`.
+    In the cross-attention, queries come from the decoder, keys and values from the encoder's output
+    ("Attention Is All You Need", sections 3.1 and 3.2.3). The encoder's output may have another length and
+    width than the decoder's input. A layer built without `encoder_output` has no cross-attention. The
+    constructor takes the arguments of `Decoder`, except `num_layers`, `final_norm` and `share_layers`.
 
     Call arguments:
         inputs: `(b, t, d)`.

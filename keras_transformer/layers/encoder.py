@@ -15,7 +15,7 @@ class EncoderLayer(_Block):
     """Transformer encoder layer: self-attention and a feed-forward network.
 
     Each of the two has a residual connection ("Attention Is All You Need", section 3.1). The constructor
-    takes the arguments of `Encoder`, except `num_layers` and `final_norm`.
+    takes the arguments of `Encoder`, except `num_layers`, `final_norm` and `share_layers`.
 
     Call arguments:
         inputs: `(b, s, d)`.
@@ -118,7 +118,7 @@ class Encoder(_Stack):
         num_heads: Number of attention heads, `h`. Must divide the width of the input unless `head_dim` is
             given.
         intermediate_dim: Inner width of the feed-forward networks, `f`.
-        final_norm: Whether the stack ends with a normalization. Defaults to `norm_first`.
+        final_norm: Whether the stack ends with a normalization. Defaults to the option `norm_first`.
         share_layers: Whether all layers share their weights (Dehghani et al. 2019). Defaults to False.
         positions: Position information in the self-attention: None, `rotary`, `relative`, `relative_keys` or
             `relative_sinusoidal`; see `MultiHeadAttention`. In a decoder, `relative` means `relative_causal`.

@@ -95,13 +95,15 @@ class Transformer(_EncodingModel):
             max_length: Maximum number of target positions.
             beam_size: Number of hypotheses per source, `n`.
             padding_mask: The source's padding mask, as for `encode`.
-            track_attention: Whether the cache sums the cross-attention, for a coverage penalty.
+            track_attention: Whether the cache sums the cross-attention to each source position over the
+                steps, for a coverage penalty.
             in_place: Whether a step may overwrite the cache passed to it. This avoids copies in TensorFlow
                 graphs; use it only if your loop owns the cache.
 
         Returns:
-            `step`, and the initial cache. `step(token_ids (b * n,), position, cache)` returns the logits
-            `(b * n, v)` of the token after `position`, and the cache including `position`.
+            `step`, and the initial cache. `step(token_ids, position, cache)` takes the tokens at `position`,
+            integers `(b * n,)`. It returns the logits of the next token, `(b * n, v)`, and the cache with
+            this position.
         """
         encoder_output, mask = self.encode(inputs, padding_mask=padding_mask)
         step = _DecodingStep(self, "target", in_place=in_place)

@@ -39,7 +39,7 @@ _NUM_EXAMPLES = 8
 
 
 class Run:
-    """Training run in its own directory: from data files to a trained task, such as a `Translator`.
+    """Training run in its own directory. It reads data files and trains a task, such as a `Translator`.
 
     Args:
         config: Configuration; its `task` decides what to train. Defaults to the built-in dates.
@@ -164,7 +164,7 @@ class Run:
                 one has saved its first epoch.
             callbacks: Additional callbacks for `model.fit`.
             verbose: Verbosity of `model.fit`.
-            progress: Progress bar factory, as for `score`. Also shows the tokenization of a large corpus.
+            progress: Progress bar factory, as for `runs.score`. Also for the tokenization of a large corpus.
 
         Returns:
             Scores of the test examples, also written to `report.json`.
@@ -222,8 +222,8 @@ class Run:
         Args:
             examples: Examples, such as pairs of sources and targets. Defaults to the test examples of the
                 run.
-            unique: As for `score`.
-            progress: As for `score`.
+            unique: As for `runs.score`.
+            progress: As for `runs.score`.
 
         Returns:
             The scores. For translations: exact match and error rates, and BLEU and chrF if targets have

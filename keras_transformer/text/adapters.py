@@ -32,8 +32,8 @@ _Special: TypeAlias = tuple[tuple[str, ...], ...]
 def as_tokenizer(tokenizer: object) -> Tokenizer:
     """Convert an existing tokenizer of Keras, KerasHub or SentencePiece to a `Tokenizer`.
 
-    The result splits and joins texts in the graph as the original does. You can train with it, save it, load
-    it with `load_tokenizer` and export it.
+    The result splits and joins texts like the original, but with TensorFlow operations. You can train with
+    it, save it, load it with `load_tokenizer` and export it.
 
     **The token ids change**: `SPECIAL_IDS` come first, followed by the original pieces in their order,
     without the original special tokens. Special tokens in a text, such as `[start]` and `[end]`, are ignored;
