@@ -144,7 +144,7 @@ class Search(abc.ABC):
             name = type(self).__name__
             raise ValueError(
                 "`special_ids` must say which token ids are padding, unknown, start and end, as in "
-                f"{name}(..., special_ids=SpecialIds(pad=0, unknown=1, start=2, end=3)), which `types` has. "
+                f"{name}(..., special_ids=keras_transformer.SpecialIds(pad=0, unknown=1, start=2, end=3)). "
                 "Received: None."
             )
         return self.special_ids

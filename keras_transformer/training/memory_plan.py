@@ -184,8 +184,10 @@ def _backwards(
             yield f"{name}, a layer again", [], max(of_layer)
             inputs = batch_size * length * model.config.hidden_dim * dtype_bytes(dtype)
             of_layer = [inputs] * len(of_layer)
-        for layer, numbers in zip(reversed(stack.layers), reversed(of_layer), strict=True):
-            yield f"{name}/{layer.name}", layer.weights, numbers
+        layers = [*zip(stack.layers, of_layer, strict=True)]
+        for number in range(len(layers), 0, -1):
+            layer, numbers = layers[number - 1]
+            yield f"{name}/layer_{number}", layer.weights, numbers
     # All remaining weights come before the stacks.
     yield "embeddings", model.weights, embedding_activations(model, batch_size * sum(stacks.values()))
 
