@@ -13,11 +13,11 @@ _Task = TypeVar("_Task", bound=Task)
 
 
 def open_model(
-    choice: ModelChoice, answers: type[_Task], *, trust: bool = False, reads: str = "text"
+    choice: ModelChoice, task_class: type[_Task], *, trust: bool = False, reads: str = "text"
 ) -> _Task:
     """Load a model; raise InputError if its task or its kind of input does not fit the command."""
     kind: Any = model_kind(choice)
-    if not issubclass(kind, answers):
+    if not issubclass(kind, task_class):
         from keras_transformer.runs import RunKind
 
         verbs = [run.verb for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]

@@ -169,9 +169,9 @@ class _GreedyGraph:
             tf.TensorSpec((*shape, *others[2:]), dtype, name=name)
             for name, (others, dtype) in zip(names, translator.source.input_specs, strict=True)
         ]
-        self.function = tf.function(self._answer, input_signature=self.specs, autograph=False)
+        self.function = tf.function(self._decode, input_signature=self.specs, autograph=False)
 
-    def _answer(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _decode(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
         translator, max_length = self.translator, self.translator.max_target_length
         if not self._reads_ids:
             given, _ = translator.source.read(given, translator.max_source_length)
@@ -203,8 +203,8 @@ class _GreedyGraph:
         differing: dict[int, str] = {}
         for first in range(0, len(texts), self.batch_size):
             rows = np.arange(first, first + self.batch_size) % len(texts)
-            answer = ask({name: column[rows] for name, column in given.items()})
-            for row, received_ids, received_score in zip(rows, *answer, strict=True):
+            received_rows = ask({name: column[rows] for name, column in given.items()})
+            for row, received_ids, received_score in zip(rows, *received_rows, strict=True):
                 is_same = np.array_equal(received_ids, token_ids[row])
                 if not (is_same and (_is_close(received_score, scores[row]) or not is_exact)):
                     wanted = _describe_output(token_ids[row], scores[row])
@@ -235,8 +235,8 @@ def _litert_engine(content: bytes) -> _Engine:
     run = interpreter.get_signature_runner("serving_default")
 
     def ask(given: dict[str, npt.NDArray[Any]]) -> tuple[_Ids, npt.NDArray[np.float32]]:
-        answer = run(**given)
-        return answer["token_ids"], answer["score"]
+        outputs = run(**given)
+        return outputs["token_ids"], outputs["score"]
 
     return ask
 

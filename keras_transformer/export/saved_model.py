@@ -23,7 +23,7 @@ from keras_transformer.export.serving_graphs import (
     _served_signatures,
     _ServingGraphs,
 )
-from keras_transformer.export.verification import MAX_EXAMPLES, _Answers, _verify_answers
+from keras_transformer.export.verification import MAX_EXAMPLES, _Expected, _verify_results
 from keras_transformer.export.weights import _with_rounded_weights
 from keras_transformer.tasks import ModelTask, SearchTask
 from keras_transformer.types import OPTIMIZATIONS, Value
@@ -90,8 +90,8 @@ def export_saved_model(
             f"Received: optimize={optimize!r}."
         )
     given = task.source.check("examples", examples)[:MAX_EXAMPLES] or [task.source.example()]
-    answers = _Answers.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
-    name, columns = _model_name(directory), task.request_columns(given, answers.results)
+    expected = _Expected.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
+    name, columns = _model_name(directory), task.request_columns(given, expected.results)
     with errors_named("write", directory), numbered_directory(directory) as (version, partial):
         written = partial / "written"
         written.mkdir()
@@ -104,7 +104,7 @@ def export_saved_model(
         warmup_rows = _write_warmup_requests(partial, name, task, optimize, columns, rows)
         readme = _saved_model_readme(task, name, version, optimize, threads, columns, partial, warmup_rows)
         (partial / "README.md").write_text(readme, encoding="utf-8", errors="replace")
-        _verify_answers(partial, task, answers)
+        _verify_results(partial, task, expected)
         Checksums.write(partial)
         _write_models_config(directory / _MODELS_CONFIG, name)
     return directory / str(version)

@@ -67,11 +67,11 @@ class ServedTask(Task):
         """Return the function of a signature, from its columns to its outputs."""
         serve, names = self._signature(signature), self.specification(signature).inputs
 
-        def answer(*columns: tf.Tensor) -> dict[str, tf.Tensor]:
+        def run(*columns: tf.Tensor) -> dict[str, tf.Tensor]:
             # After the columns come options of tasks in memory, which an export does not take.
             return serve(**dict(zip(names, columns, strict=False)))
 
-        return answer
+        return run
 
     def _signature(self, name: Signature) -> _ServedFunction:
         """Return the function of a signature; raise InputError if the export differs from what we expect."""
@@ -90,8 +90,10 @@ class ServedTask(Task):
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
         outputs = {*self.signatures[name].outputs}
         if not outputs <= {*serve.structured_outputs}:
-            answers = sorted(serve.structured_outputs)
-            raise InputError(f"{self.directory}: {name} must return {sorted(outputs)}. Received: {answers}.")
+            received_outputs = sorted(serve.structured_outputs)
+            raise InputError(
+                f"{self.directory}: {name} must return {sorted(outputs)}. Received: {received_outputs}."
+            )
         return serve
 
 
@@ -173,8 +175,8 @@ class ServedModel(ServedTask, TextTask):
             )
             options = [length, tf.cast(penalty, tf.float32), wanted]
             seeds = [tf.range(seed + start, seed + start + len(chunk))] if self.takes_seed else []
-            answer = serve(*self.source.batch(chunk), *options, *seeds)
-            results += specification.results({name: np.asarray(each) for name, each in answer.items()})
+            tensors = serve(*self.source.batch(chunk), *options, *seeds)
+            results += specification.results({name: np.asarray(each) for name, each in tensors.items()})
             if progress is not None:
                 progress(len(chunk))
         return results

@@ -42,7 +42,7 @@ class _FreshReport(TypedDict):
     signatures: dict[Signature, _SignatureReport]  # empty if there are foreign operations
 
 
-class _Answers(NamedTuple):
+class _Expected(NamedTuple):
     """Expected results of a task, to which those of an export are compared."""
 
     sources: list[Value]
@@ -50,12 +50,12 @@ class _Answers(NamedTuple):
     """Results of each signature."""
 
     @classmethod
-    def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "_Answers":
+    def of(cls, task: ModelTask, examples: Iterable[Value] = ()) -> "_Expected":
         """Compute the results for the first examples and for unusual sources."""
         sources = _compared_sources(task, examples)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TruncationWarning)
-            return cls(sources, task.answers(sources))
+            return cls(sources, task.expected_results(sources))
 
 
 def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
@@ -83,13 +83,13 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
         ExportError: If a result differs; the message shows it.
     """
     task = task.repeatable()
-    _verify_answers(Path(directory), task, _Answers.of(task, examples))
+    _verify_results(Path(directory), task, _Expected.of(task, examples))
 
 
-def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None:
+def _verify_results(directory: Path, task: ModelTask, expected: _Expected) -> None:
     """Raise ExportError unless a SavedModel returns the expected results."""
     raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
-    columns = task.request_columns([*answers.sources, *raw], answers.results)
+    columns = task.request_columns([*expected.sources, *raw], expected.results)
     fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
     if fresh["foreign_operations"]:
         raise ExportError(
@@ -98,8 +98,8 @@ def _verify_answers(directory: Path, task: ModelTask, answers: _Answers) -> None
         )
     _check_specifications(fresh["signatures"], task)
     for name, report in fresh["signatures"].items():
-        read, sources = task.specification(name).results, [*answers.sources, *raw]
-        for difference in _result_differences(name, read, sources, report, answers.results[name]):
+        read, sources = task.specification(name).results, [*expected.sources, *raw]
+        for difference in _result_differences(name, read, sources, report, expected.results[name]):
             raise ExportError(difference)
         rows_of_nothing = {output: len(values) for output, values in report["of_nothing"].items()}
         if any(rows_of_nothing.values()):
@@ -167,22 +167,22 @@ def _result_differences(
     """Describe each result that differs from the expected one, or from that of a separate request."""
     together = read(report["together"])
     # The last source may be bytes that are not UTF-8, which have no expected result.
-    for source, answer, wanted in zip(sources, together, expected, strict=False):
-        if not _is_same(answer, wanted):
-            yield f"{name} must return {wanted} for {source!r}. Received: {answer}."
+    for source, received, wanted in zip(sources, together, expected, strict=False):
+        if not _is_same(received, wanted):
+            yield f"{name} must return {wanted} for {source!r}. Received: {received}."
     # A server batches the requests of several clients, which must not affect each other.
-    for source, answer, outputs in zip(sources, together, report["alone"], strict=True):
+    for source, received, outputs in zip(sources, together, report["alone"], strict=True):
         [alone] = read(outputs)
-        if not _is_same(answer, alone):
+        if not _is_same(received, alone):
             wanted = f"{alone} for {source!r} in a batch, as for {source!r} alone"
-            yield f"{name} must return {wanted}. Received: {answer}."
+            yield f"{name} must return {wanted}. Received: {received}."
 
 
-def _is_same(answer: object, wanted: object) -> bool:
+def _is_same(received: object, wanted: object) -> bool:
     """Return whether two results have the same strings and close numbers."""
     if isinstance(wanted, list):
-        return isinstance(answer, list) and _are_same_hypotheses(answer, wanted)
-    return all(_is_same_value(getattr(answer, name), value) for name, value in vars(wanted).items())
+        return isinstance(received, list) and _are_same_hypotheses(received, wanted)
+    return all(_is_same_value(getattr(received, name), value) for name, value in vars(wanted).items())
 
 
 def _is_same_value(value: object, wanted: object) -> bool:
@@ -196,11 +196,11 @@ def _is_same_value(value: object, wanted: object) -> bool:
     return value == wanted
 
 
-def _are_same_hypotheses(answers: list[Translation], wanted: list[Translation]) -> bool:
+def _are_same_hypotheses(received: list[Translation], wanted: list[Translation]) -> bool:
     """Return whether hypotheses are equal; after the first, those with close scores may be swapped."""
-    if len(answers) != len(wanted) or answers[0].text != wanted[0].text:
+    if len(received) != len(wanted) or received[0].text != wanted[0].text:
         return False
-    pairs = list(zip(answers, wanted, strict=True))
+    pairs = list(zip(received, wanted, strict=True))
     return all(_is_close(a.score, w.score) and (a.text == w.text or _is_tied(w, wanted)) for a, w in pairs)
 
 

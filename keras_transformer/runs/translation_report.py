@@ -59,7 +59,7 @@ def _outputs_with_maps(
     results: RunResults, numbers: list[int], shown: Callable[[Any], str]
 ) -> dict[int, dict[str, Any]]:
     """Return outputs with their attention maps, up to `_MAX_WEIGHTS`, and draw those of the first."""
-    answers: dict[int, dict[str, Any]] = {}
+    with_maps: dict[int, dict[str, Any]] = {}
     num_left = _MAX_WEIGHTS
     for number in numbers:
         source = results.data.test[number][0]
@@ -77,7 +77,7 @@ def _outputs_with_maps(
             continue
         num_left -= num_weights
         written = [visible(token) for token in alignment.output_tokens]
-        answers[number] = {
+        with_maps[number] = {
             "text": f"{shown(source)} → {alignment.text}",
             "source": [visible(token) for token in alignment.source_tokens],
             "read": [SPECIAL_TOKENS[SPECIAL_IDS.start], *written[:-1]],
@@ -85,7 +85,7 @@ def _outputs_with_maps(
             # in thousandths
             "maps": {name: np.rint(1000 * scores).astype(int).tolist() for name, scores in maps.items()},
         }
-    return answers
+    return with_maps
 
 
 def _side(results: RunResults, number: int, limit: int) -> dict[str, Any]:

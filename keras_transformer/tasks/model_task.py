@@ -77,14 +77,14 @@ class ModelTask(Task):
         """Return a task that returns the same results each time."""
         return self
 
-    def answers(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
+    def expected_results(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
         """Return the results of each signature for some sources, to verify an export."""
         return {name: self._in_batches(name, sources, 64, None) for name in self.signatures}
 
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return an array for each input of each signature. `results` are those of `answers`."""
+        """Return an array for each input of each signature. `results` are the expected ones."""
         return {
             name: column.numpy()
             for name, column in zip(self.source.columns, self.source.batch(sources), strict=True)

@@ -105,7 +105,7 @@ class SearchTask(ModelTask, TextTask):
         seeded = search if search.seed is not None else dataclasses.replace(search, seed=0)
         return self.with_changes(search=seeded)
 
-    def answers(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
+    def expected_results(self, sources: Sequence[Value]) -> dict[Signature, Sequence[Any]]:
         """Return the results of each signature for some sources, to verify an export."""
 
         def ask(function: Callable[[Sequence[Value]], list[Any]]) -> list[Any]:

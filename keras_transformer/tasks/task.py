@@ -80,8 +80,8 @@ class Task:
             columns = self.source.batch([sources[number] for number in numbers])
             if targets is not None:
                 columns += TextSource.batch([targets[number] for number in numbers])
-            answer = functions[signature](*columns, numbers)
-            outputs = {name: np.asarray(values) for name, values in answer.items()}
+            tensors = functions[signature](*columns, numbers)
+            outputs = {name: np.asarray(values) for name, values in tensors.items()}
             num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())
             for number, result in zip(numbers, served.results(outputs), strict=True):
                 results[number] = result

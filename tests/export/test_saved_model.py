@@ -39,7 +39,7 @@ Export = Callable[..., Path]
 def export(translator: kt.Translator, monkeypatch: pytest.MonkeyPatch) -> Export:
     """Write everything but the graph, which takes seconds, and do not verify it."""
     monkeypatch.setattr(saved_model_module, "_write_graphs", lambda *_: None)
-    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_results", lambda *_: None)
 
     def write(
         directory: Path,
@@ -98,7 +98,7 @@ def test_every_weight_is_stored_once(exported: Path, translator: kt.Translator) 
 @pytest.fixture
 def unverified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the verification, for tests that compare the answers themselves."""
-    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_results", lambda *_: None)
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_a_compiled_search_takes_sources_of_each_bucket(
     translator: kt.Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Without the verification, which compiles for more sizes.
-    monkeypatch.setattr(saved_model_module, "_verify_answers", lambda *_: None)
+    monkeypatch.setattr(saved_model_module, "_verify_results", lambda *_: None)
     served = ServedModel(export_saved_model(translator, tmp_path / "tiny", [], "xla"))
     # With its end token it is one token longer than the first bucket.
     text = "a dog sat on rats"[:16]
@@ -206,7 +206,7 @@ def test_a_wrong_export_never_appears(
     def refuse(*arguments: object, **options: object) -> None:
         raise ExportError("differs")
 
-    monkeypatch.setattr(saved_model_module, "_verify_answers", refuse)
+    monkeypatch.setattr(saved_model_module, "_verify_results", refuse)
     with pytest.raises(ExportError, match="differs"):
         export(tmp_path / "tiny", ["a dog"])
     assert list(tmp_path.iterdir()) == []

@@ -120,10 +120,10 @@ def test_hypotheses_may_be_exchanged_only_where_they_are_tied(
         return put
 
     four = [kt.tasks.Translation(text, score) for text, score in wanted]
-    expected = verification._Answers.of(translator, EXAMPLES)
+    expected = verification._Expected.of(translator, EXAMPLES)
     hypotheses = {name: [four] * len(expected.sources) for name in ("n_best", "search")}
     changed = expected._replace(results={**expected.results, **hypotheses})
-    monkeypatch.setattr(verification._Answers, "of", lambda *_: changed)
+    monkeypatch.setattr(verification._Expected, "of", lambda *_: changed)
     verify(answers({}))
     verify(answers({1: (b"c", -2.0), 2: (b"b", -2.0)}))
     verify(answers({3: (b"x", -3.0)}))  # the last may be tied with one that was not kept
