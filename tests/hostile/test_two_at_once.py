@@ -25,7 +25,7 @@ def test_each_of_several_threads_gets_a_version(
 ) -> None:
     barrier = threading.Barrier(NUM_AT_ONCE)
     # All are at the end before one is finished.
-    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: barrier.wait(300))
+    monkeypatch.setattr(saved_model, "_verify_results", lambda *arguments, **options: barrier.wait(300))
     with ThreadPoolExecutor(NUM_AT_ONCE) as threads:
         exports = [
             threads.submit(export_saved_model, translator, tmp_path / "models/tiny")
@@ -51,7 +51,7 @@ def translator(trained: Path) -> kt.Translator:
 def unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write everything but the graphs, which take seconds, and do not verify them."""
     monkeypatch.setattr(saved_model, "_write_graphs", lambda *_: None)
-    monkeypatch.setattr(saved_model, "_verify_answers", lambda *_, **__: None)
+    monkeypatch.setattr(saved_model, "_verify_results", lambda *_, **__: None)
 
 
 @pytest.mark.usefixtures("unwritten")
@@ -62,7 +62,7 @@ def test_an_export_that_fails_leaves_the_next_one_its_number(
         raise kt.errors.ExportError("another answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(saved_model, "_verify_answers", fail)
+        patch.setattr(saved_model, "_verify_results", fail)
         with pytest.raises(kt.errors.ExportError, match="another answer"):
             export_saved_model(translator, tmp_path / "models")
     assert not (tmp_path / "models").exists()

@@ -80,7 +80,7 @@ def test_an_export_is_not_loaded(run: Path, tmp_path: Path, monkeypatch: pytest.
     values[0, 0] = np.nan
     table.assign(values)
     # The verification would not let it pass.
-    monkeypatch.setattr(saved_model, "_verify_answers", lambda *arguments, **options: None)
+    monkeypatch.setattr(saved_model, "_verify_results", lambda *arguments, **options: None)
     export = export_saved_model(translator, tmp_path / "exports", optimize="bfloat16")
     with pytest.raises(InputError, match=NOT_FINITE):
         ServedModel(export)

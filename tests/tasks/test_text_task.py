@@ -21,7 +21,7 @@ TEXTS = ["bb", "a", "ccc"]
 
 
 class Echo(TextTask):
-    """_Answers with the text, then with the text in capitals; reads four characters."""
+    """Answers with the text, then with the text in capitals; reads four characters."""
 
     source = TextSource
     num_outputs = 2
