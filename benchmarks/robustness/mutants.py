@@ -103,8 +103,8 @@ MUTANTS = (
     ),
     Mutant(
         "a sample depends on its row in a batch",
-        "answer = functions[signature](*columns, numbers)",
-        "answer = functions[signature](*columns, [*range(len(numbers))])",
+        "tensors = functions[signature](*columns, numbers)",
+        "tensors = functions[signature](*columns, [*range(len(numbers))])",
         "tests/tasks/test_translator.py",
     ),
     Mutant(
