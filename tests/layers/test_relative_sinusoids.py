@@ -1,4 +1,5 @@
 import numpy as np
+from keras import ops
 
 from helpers import array, draw
 from keras_transformer.layers import MultiHeadAttention
@@ -46,7 +47,7 @@ def test_a_later_start_and_a_distant_position() -> None:
     steps = [array(layer(query[:, at : at + 1], key, start=at)) for at in range(6)]
     np.testing.assert_allclose(np.concatenate(steps, axis=2), whole, atol=1e-5)
     # Only distances count: the last keys of 5,000 for the last queries.
-    far = array(layer.logits(query, 5000, start=4994))
+    far = array(layer.logits(ops.convert_to_tensor(query), 5000, start=4994))
     np.testing.assert_allclose(far[..., 4994:], array(layer(query)), atol=1e-4)
 
 
