@@ -54,9 +54,8 @@ class RelativeSinusoids(keras.layers.Layer):
         query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(key_dim**-0.5, query.dtype)
         kernel = ops.cast(self.kernel, query.dtype)
         # All distances, from -(t + start) to s - start: (t + s + 1, w)
-        distances = ops.cast(
-            _encodings(length + start, length + key_length + 1, kernel.shape[-1]), query.dtype
-        )
+        num_distances = length + key_length + 1
+        distances = ops.cast(_encodings(length + start, num_distances, kernel.shape[-1]), query.dtype)
         if query.shape[1] == 1:
             # A step of decoding has fewer queries than distances, so the queries are projected.
             waves = ops.einsum("bthk,hkw->bthw", query, kernel)
@@ -65,10 +64,8 @@ class RelativeSinusoids(keras.layers.Layer):
             logits = ops.einsum("bthk,jhk->bhtj", query, ops.einsum("hkw,jw->jhk", kernel, distances))
         # Row i begins t - i columns later than it should. Without the first t numbers, rows of t + s numbers
         # begin where they should: (b, h, t, t + s + 1) -> (b, h, t, s)
-        numbers = ops.reshape(logits, (batch_size, num_heads, length * (length + key_length + 1)))[
-            ..., length:
-        ]
-        rows = ops.reshape(numbers, (batch_size, num_heads, length, length + key_length))
+        numbers = ops.reshape(logits, (batch_size, num_heads, length * num_distances))
+        rows = ops.reshape(numbers[..., length:], (batch_size, num_heads, length, num_distances - 1))
         return ops.cast(rows[..., :key_length], "float32")
 
 
