@@ -27,8 +27,10 @@ from typing import Any, NamedTuple
 import keras
 
 import keras_transformer as kt
+from keras_transformer.data import read_lines
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # the examples
 LANGUAGES = ("arm_e", "bul", "dut", "fre", "geo", "hbs_latn", "hun", "jpn_hira", "kor", "vie_hanoi")
 Pair = tuple[str, str]
 
@@ -64,9 +66,19 @@ def prepare_sigmorphon(data: Path, languages: Sequence[str] = LANGUAGES) -> None
         write_pairs(part, pairs)
 
 
+def prepare_cmudict(data: Path) -> None:
+    """Write the words of CMUdict (split g014b2b), a line for each pronunciation."""
+    for split in ("train", "test"):
+        rows = (line.split("\t") for line in lines(data / f"{split}.tsv"))
+        write_pairs(split, [(word, phones) for word, *targets in rows for phones in targets])
+
+
 def word_error_rate(pairs: Sequence[Pair], outputs: list[Any]) -> float:
-    """Return the part of wrong words, in percent."""
-    return 100 * mean(output.text != target for (_, target), output in zip(pairs, outputs, strict=True))
+    """Return the part of wrong words, in percent; each target of a word is right."""
+    right: dict[str, bool] = {}
+    for (source, target), output in zip(pairs, outputs, strict=True):
+        right[source] = right.get(source, False) or output.text == target
+    return 100 * (1 - mean(right.values()))
 
 
 def macro_word_error_rate(pairs: Sequence[Pair], outputs: list[Any]) -> float:
@@ -102,54 +114,121 @@ def exact_match(pairs: Sequence[Pair], outputs: list[Any]) -> float:
     return 100 - word_error_rate(pairs, outputs)
 
 
-def write_nothing(_translator: kt.Translator, _data: Path, _directory: Path) -> None:
-    """Write no further files."""
+class Trained(NamedTuple):
+    """A model of a result, trained and scored."""
+
+    seed: int
+    score: float
+    model: keras.Model
+    seconds: float
+
+
+def train(file: Path, seed: int, **options: Any) -> tuple[kt.Run, dict[str, Any]]:
+    """Train a run, or continue a stopped one; return it and its report."""
+    run = kt.Run.from_toml(file, name=f"{file.stem}_{seed}", seed=seed, **options)
+    report = run.directory / "report.json"
+    if not report.exists():
+        run.train(resume=run.num_epochs > 0)
+    return run, json.loads(report.read_text(encoding="utf-8"))
 
 
 class Recipe(NamedTuple):
-    """How a TOML file is trained and scored, in the working directory."""
+    """How TOML files are trained and scored, in the working directory."""
 
-    file: Path
+    files: Sequence[str]
+    """Each continues the run of the one before."""
     prepare: Callable[[Path], None]
     """Writes the files that the recipe reads, from the directory of the data set."""
     score: Callable[[Sequence[Pair], list[Any]], float]
     """Scores outputs for the test pairs."""
-    write: Callable[[kt.Translator, Path, Path], None]
+    write: Callable[[kt.Translator, Path, Path], None] | None = None
     """Writes what else a result has, from the directory of the data set into another directory."""
 
-    def train(self, name: str, data: Path, seed: int) -> tuple[float, keras.Model, float]:
-        """Train a run, or continue a stopped one; return the score, the model and the seconds."""
-        if not Path("test.source").exists():
-            self.prepare(data)
-        run = kt.Run.from_toml(self.file, name=f"{name}_{seed}", seed=seed)
-        if not (run.directory / "report.json").exists():
-            run.train(resume=run.num_epochs > 0)
-        # What was just trained has its outputs.
-        outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
-        self.write(run.translator, data, Path(f"outputs_{seed}"))
-        report = json.loads((run.directory / "report.json").read_text(encoding="utf-8"))
-        return self.score(run.data.test, outputs), run.task.model, report["seconds"]
+    def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
+        """Yield each seed."""
+        self.prepare(data)
+        for seed in seeds:
+            run, report = train(HERE / self.files[0], seed)
+            seconds = report["seconds"]
+            for file in self.files[1:]:
+                run, report = train(HERE / file, seed, initial_model=str(run.directory))
+                seconds += report["seconds"]
+            # What was just trained has its outputs.
+            outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
+            if self.write is not None:
+                self.write(run.translator, data, Path(f"outputs_{seed}"))
+            yield Trained(seed, self.score(run.data.test, outputs), run.task.model, seconds)
 
-    def join(self, name: str, data: Path, seeds: Sequence[int]) -> tuple[float, keras.Model]:
+    def join(self, data: Path, seeds: Sequence[int]) -> tuple[float, keras.Model]:
         """Return the score and the model of the ensemble of trained seeds."""
-        sys.path.append(str(HERE.parent))
         from ensemble import join
 
-        translator = join([f"runs/{name}_{seed}" for seed in seeds])
-        pairs = kt.Run.open(f"runs/{name}_{seeds[0]}").data.test
+        runs = [f"runs/{Path(self.files[-1]).stem}_{seed}" for seed in seeds]
+        translator = join(runs)
+        pairs = kt.Run.open(runs[0]).data.test
         outputs = translator.translate_with_scores([source for source, _ in pairs])
-        self.write(translator, data, Path("outputs_ensemble"))
+        if self.write is not None:
+            self.write(translator, data, Path("outputs_ensemble"))
         return self.score(pairs, outputs), translator.model
 
 
-def train_addition(_name: str, _data: Path, seed: int) -> tuple[float, keras.Model, float]:
-    """Train `addition.py`; return the exact sums of 15 digits in percent, the model and the seconds."""
-    from addition import exact_sums, train
+class Distillation(NamedTuple):
+    """How seeds are trained on Multi30k, and each continues with what all of them translate."""
 
-    start = time.monotonic()
-    model = train(seed)
-    seconds = time.monotonic() - start
-    return 100 * exact_sums(model, num_digits=15), model, seconds
+    language: str
+    num_epochs: int
+    """Epochs of the continued training."""
+    num_first_epochs: int = 48
+    first: str = "multi30k.toml"
+    second: str = "multi30k_distilled.toml"
+
+    def file(self, split: str, *, source: bool = False) -> str:
+        """Return the name of a file of the data set."""
+        return f"{split}.lc.norm.tok.{'en' if source else self.language}.gz"
+
+    def distill(self, runs: Sequence[kt.Run], output: str) -> None:
+        """Write the training pairs, then the sources with the translations nearest to the references."""
+        from distillation import BLEU, choose, write_lines
+
+        sources, targets = read_lines(self.file("train", source=True)), read_lines(self.file("train"))
+        found = [run.translator.n_best(sources, batch_size=256) for run in runs]
+        texts = [{number: [each.text for each in best] for number, best in enumerate(n)} for n in found]
+        chosen = choose(targets, texts, BLEU(tokenize="none", effective_order=True, force=True))
+        write_lines(f"{output}.target.gz", [*targets, *chosen.values()])
+        write_lines(f"{output}.source.gz", [*sources, *(sources[number] for number in chosen)])
+
+    def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
+        """Yield each seed."""
+        for split in ("train", "val", "test_2016_flickr"):
+            for name in (self.file(split, source=True), self.file(split)):
+                with gzip.open(name, "wt", encoding="utf-8") as file:
+                    file.writelines(f"{line}\n" for line in lines(data / name.removesuffix(".gz")))
+        files = {"validation_target": self.file("val"), "test_target": self.file("test_2016_flickr")}
+        first = {"target": self.file("train"), "epochs": self.num_first_epochs, **files}
+        teachers = [train(HERE / self.first, seed, **first) for seed in seeds]
+        output = "_".join(("distilled", *map(str, seeds)))
+        if not Path(f"{output}.source.gz").exists():
+            self.distill([run for run, _ in teachers], output)
+        second = {"source": f"{output}.source.gz", "target": f"{output}.target.gz", **files}
+        for seed, (teacher, report) in zip(seeds, teachers, strict=True):
+            start = {"initial_model": str(teacher.directory), "epochs": self.num_epochs}
+            run, again = train(HERE / self.second, seed, **start, **second)
+            seconds = report["seconds"] + again["seconds"]
+            yield Trained(seed, again["scores"]["bleu"]["value"], run.task.model, seconds)
+
+
+class Addition(NamedTuple):
+    """How `addition.py` is trained and scored by the exact sums of 15 digits, in percent."""
+
+    def train(self, _data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
+        """Yield each seed."""
+        from addition import exact_sums, train
+
+        for seed in seeds:
+            start = time.monotonic()
+            model = train(seed)
+            seconds = time.monotonic() - start
+            yield Trained(seed, 100 * exact_sums(model, num_digits=15), model, seconds)
 
 
 class Result(NamedTuple):
@@ -158,49 +237,52 @@ class Result(NamedTuple):
     measure: str
     published: str
     """What to compare with, and where it was published."""
-    train: Callable[[str, Path, int], tuple[float, keras.Model, float]]
-    """Trains and scores in the working directory, from the name, the data and the seed; returns the score,
-    the model and the seconds."""
-    join: Callable[[str, Path, Sequence[int]], tuple[float, keras.Model]] | None = None
-    """Scores the ensemble of several seeds; returns the score and the model."""
+    recipe: Recipe | Distillation | Addition
 
 
 def sigmorphon(languages: Sequence[str]) -> Recipe:
     """Return the recipe of one model for these languages."""
     is_one = len(languages) == 1
     return Recipe(
-        HERE / ("sigmorphon2021_one.toml" if is_one else "sigmorphon2021.toml"),
+        ["sigmorphon2021_one.toml" if is_one else "sigmorphon2021.toml"],
         partial(prepare_sigmorphon, languages=languages),
         word_error_rate if is_one else macro_word_error_rate,
         partial(write_sigmorphon, languages=languages),
     )
 
 
-def recipe_result(measure: str, published: str, recipe: Recipe) -> Result:
-    """Return the result of a recipe."""
-    return Result(measure, published, recipe.train, recipe.join)
+def cmudict(*files: str) -> Result:
+    """Return the result of runs that continue one another."""
+    published = "22.1 (Yolchuyeva et al. 2019)"
+    return Result("wrong words, %", published, Recipe(files, prepare_cmudict, word_error_rate))
 
 
 RESULTS = {
     "addition": Result(
-        measure="exact sums of 15 digits after training on at most 5, %",
-        published="15 digits (Jelassi et al. 2023)",
-        train=train_addition,
+        "exact sums of 15 digits after training on at most 5, %",
+        "15 digits (Jelassi et al. 2023)",
+        Addition(),
     ),
-    "sigmorphon2021": recipe_result(
+    "sigmorphon2021": Result(
         "wrong words of the development set, mean of ten languages, %",
         "10.64 (Ashby et al. 2021, test set, an ensemble for each language)",
         sigmorphon(LANGUAGES),
     ),
     # The split of the published result; the length split of the data's authors trains on at most 22 actions.
-    "scan_26": recipe_result(
+    "scan_26": Result(
         "exact outputs of more than 26 actions, %",
         "100 at 26 (Csordás et al. 2021: relative positions, shared layers)",
-        Recipe(HERE / "scan.toml", partial(prepare_scan, longest=26), exact_match, write_nothing),
+        Recipe(["scan.toml"], partial(prepare_scan, longest=26), exact_match),
     ),
+    "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", 15)),
+    "multi30k_en_fr": Result("BLEU, test_2016_flickr", "61.8 (Wu et al. 2021)", Distillation("fr", 18)),
+    "cmudict": cmudict(
+        "cmudict.toml", "cmudict_r_drop.toml", "cmudict_r_drop_2.toml", "cmudict_r_drop_3.toml"
+    ),
+    "cmudict_rotary": cmudict("cmudict_rotary.toml", "cmudict_rotary_r_drop.toml"),
     # A model for a single language.
     **{
-        f"sigmorphon2021_{language}": recipe_result(
+        f"sigmorphon2021_{language}": Result(
             "wrong words of the development set, %",
             "10.64 on average over the languages",
             sigmorphon([language]),
@@ -242,13 +324,12 @@ def reproduce(
     name: str, data: Path, seeds: Sequence[int], *, ensemble: bool = False
 ) -> Iterator[dict[str, object]]:
     """Train and score seeds in the working directory; yield the record of each, and of their ensemble."""
-    result, minutes = RESULTS[name], 0.0
-    for seed in seeds:
-        score, model, seconds = result.train(name, data, seed)
+    recipe, minutes = RESULTS[name].recipe, 0.0
+    for seed, score, model, seconds in recipe.train(data, seeds):
         minutes += seconds / 60
         yield record(name, [seed], score, model, seconds / 60)
-    if ensemble and result.join is not None:
-        yield record(name, seeds, *result.join(name, data, seeds), minutes)
+    if ensemble and isinstance(recipe, Recipe):
+        yield record(name, seeds, *recipe.join(data, seeds), minutes)
 
 
 def main() -> None:
@@ -261,7 +342,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="file to add the records to, a line of JSON each")
     parser.add_argument("--ensemble", action="store_true", help="also score the ensemble of the seeds")
     options = parser.parse_args()
-    if options.ensemble and (len(options.seeds) < 2 or RESULTS[options.name].join is None):
+    if options.ensemble and (len(options.seeds) < 2 or not isinstance(RESULTS[options.name].recipe, Recipe)):
         parser.error("--ensemble is for several seeds of a recipe")
     data, records = options.data.resolve(), options.record and options.record.resolve()
     directory = options.directory / options.name

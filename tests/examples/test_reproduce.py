@@ -85,6 +85,48 @@ def test_the_mean_is_that_of_the_languages(script: Any) -> None:
     # One of two words is wrong in the first language, all in the second.
     assert script.macro_word_error_rate(pairs, [Output] * 3) == 75.0
     assert script.word_error_rate(pairs, [Output] * 3) == pytest.approx(200 / 3)
+    # A word that may be pronounced in two ways is one word.
+    assert script.word_error_rate([*pairs, ("a y", "1")], [Output] * 4) == pytest.approx(100 / 3)
+
+
+def test_each_pronunciation_of_a_word_has_a_line(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "train.tsv").write_text("AAA\tT R\n", encoding="utf-8")
+    with gzip.open(tmp_path / "test.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write("EITHER\tIY DH\tAY DH\n")
+    monkeypatch.chdir(tmp_path)
+    script.prepare_cmudict(tmp_path)
+    assert Path("test.source").read_text(encoding="utf-8") == "EITHER\nEITHER\n"
+    assert Path("test.target").read_text(encoding="utf-8") == "IY DH\nAY DH\n"
+
+
+@pytest.mark.slow
+def test_a_seed_learns_from_translations(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    for split in ("train", "val", "test_2016_flickr"):
+        for language, text in (("en", "a dog runs .\na red car .\n"), ("fr", "un chien court .\nrouge .\n")):
+            path = tmp_path / "data" / f"{split}.lc.norm.tok.{language}"
+            path.write_text(text, encoding="utf-8")
+    for name in ("multi30k", "multi30k_distilled"):
+        text = (script.HERE / f"{name}.toml").read_text(encoding="utf-8")
+        small = {'preset = "tiny"': RECIPE[RECIPE.index("num_encoder") : RECIPE.index("[training]")]}
+        small |= {"size = 6000": "size = 40", "average_last = 8": "average_last = 1", "average_last = 6": ""}
+        for full, less in small.items():
+            text = text.replace(full, less)
+        (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(script, "HERE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    short = script.Distillation("fr", num_epochs=1, num_first_epochs=1)
+    monkeypatch.setitem(script.RESULTS, "x", script.Result("BLEU", "61.8", short))
+    [record] = script.reproduce("x", tmp_path / "data", [2])
+    assert (record["seed"], record["measure"]) == (2, "BLEU")
+    assert script.read_lines("distilled_2.target.gz")[:2] == ["un chien court .", "rouge ."]
+    config = script.kt.Run.open("runs/multi30k_distilled_2").config
+    assert config.data.target == "distilled_2.target.gz"
+    assert config.model.initial_model == "runs/multi30k_2"
 
 
 @pytest.mark.slow
@@ -92,11 +134,8 @@ def test_a_finished_run_is_scored_again_but_not_trained(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_data(tmp_path / "data", script.LANGUAGES)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(RECIPE, encoding="utf-8")
-    small = script.sigmorphon(script.LANGUAGES)._replace(file=recipe)
-    result = script.recipe_result("wrong words, %", "10.64", small)
-    monkeypatch.setattr(script, "RESULTS", {"sigmorphon2021": result})
+    monkeypatch.setattr(script, "HERE", tmp_path)
+    (tmp_path / "sigmorphon2021.toml").write_text(RECIPE, encoding="utf-8")
     words = ["sigmorphon2021", "--data", str(tmp_path / "data"), "--directory", str(tmp_path / "work")]
     words += ["--seeds", "1", "2", "--ensemble"]
     monkeypatch.setattr(sys, "argv", ["reproduce.py", *words, "--record", str(tmp_path / "records.jsonl")])
