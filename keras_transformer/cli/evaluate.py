@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--targets",
     type=click.Path(),
-    help="File with the targets. Defaults to those in the file of --frames.",
+    help="File with the targets of --frames. Defaults to those in its file.",
 )
 @click.option("--texts", multiple=True, help="Test texts of a text generation model, as for train.")
 @click.option(
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 @click.option(
     "--unique",
     is_flag=True,
-    help="If several pairs have the same source, score it once, with all their targets as references. With "
-    "--pairs, the columns after the second are references too.",
+    help="If several pairs have the same source, score it once, with all their targets as references; in "
+    "--pairs, also with the columns after the second.",
 )
 def evaluate(
     model: str | None,

@@ -103,11 +103,11 @@ def given_texts(texts: Sequence[str], input_file: str | None) -> list[str]:
 def search_options(command: _Command) -> _Command:
     """Add `--beam-size` and `--length-penalty`, which `change_search` reads."""
     text = (
-        "Scores are divided by ((5 + length) / 6) ** this value; higher values favor longer outputs. "
-        "Defaults to the model's."
+        "Log-probabilities are divided by ((5 + length) / 6) ** this value; higher values favor longer "
+        "outputs. Defaults to the model's. Only with --model."
     )
     command = click.option("--length-penalty", type=click.FloatRange(min=0), help=text)(command)
-    text = "Beam size; 1 is greedy search. Defaults to the model's."
+    text = "Beam size; 1 is greedy search. Defaults to the model's. Only with --model."
     return click.option("--beam-size", type=click.IntRange(min=1), help=text)(command)
 
 

@@ -46,8 +46,8 @@ class BeamSearch(Search):
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
-    By default, the search of a source ends when it has `n` finished hypotheses, and no unfinished one, scored
-    at its present length, is better than the worst of them. Hypotheses that reach the maximum length without
+    By default, the search of a source ends when it has `n` finished hypotheses, and no unfinished one, at its
+    present length, scores above the worst of them. Hypotheses that reach the maximum length without
     an end token rank after all finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to

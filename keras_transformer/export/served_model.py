@@ -112,7 +112,7 @@ class ServedTagger(ServedTask, Tagger):
 
 
 class ServedModel(ServedTask, TextTask):
-    """Translation or text generation with an exported SavedModel, with the methods of `Translator`.
+    """An exported SavedModel that translates or generates texts.
 
     Args:
         directory: Directory of one version of an export, or the directory that holds the versions, of which
@@ -154,7 +154,7 @@ class ServedModel(ServedTask, TextTask):
             num: Maximum number of outputs for each text. Defaults to the export's.
             max_length: Maximum number of tokens of an output. Defaults to the export's.
             seed: Seed of the first text, for an export that samples; the next texts have the next seeds. With
-                0, the default, the outputs are those of `n_best` before the export.
+                0, the default, the outputs are those of the exported model's `n_best`.
             batch_size: Number of texts in a request. Defaults to 64.
             progress: Called after each request with the number of its texts.
 

@@ -17,7 +17,7 @@ class DecoderLayer(_Block):
     In the cross-attention, queries come from the decoder, keys and values from the encoder's output
     ("Attention Is All You Need", sections 3.1 and 3.2.3). The encoder's output may have another length and
     width than the decoder's input. A layer built without `encoder_output` has no cross-attention. The
-    constructor takes the arguments of `Decoder`, except `num_layers`, `final_norm` and `share_layers`.
+    constructor takes the arguments of `Encoder`, except `num_layers`, `final_norm` and `share_layers`.
 
     Call arguments:
         inputs: `(b, t, d)`.

@@ -129,13 +129,12 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the scores, too.
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
-        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. The output there is that of
-            Keras: zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
+        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. Its output is as in Keras:
+            zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        A query that may attend to no key gets zeros; in Keras, it gets the mean of all values. For padding
-        queries, see `query_mask`.
+        Other queries that may attend to no key get zeros, not the mean of all values as in Keras.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

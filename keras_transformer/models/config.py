@@ -120,10 +120,10 @@ class _ModelConfig(LayerConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransformerConfig(_ModelConfig):
-    """Options of a `Transformer`; most of them are also options of the `[model]` table in a `RunConfig`.
+    """Options of a `Transformer`; most of them are also in the `[model]` table of a run's TOML file.
 
-    Vocabulary sizes may be None until the vocabularies are known. Copy a configuration with changed values by
-    `dataclasses.replace`.
+    Vocabulary sizes may be None until the vocabularies are known. To change a copy, use
+    `dataclasses.replace`; for a preset, see the example.
 
     Raises:
         TypeError: If a size is not an integer, or a rate is not a number.

@@ -73,12 +73,12 @@ def from_hugging_face(
     revision: str | None = None,
     **options: Any,
 ) -> Translator | TextClassifier | TextTagger:
-    """Load a pretrained Hugging Face model as a task.
+    """Load a pretrained Hugging Face model and its tokenizers.
 
     Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
     `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
-    sampling, length penalty, forced and banned tokens come from `generation_config.json`. The one difference:
-    padding is never generated. `save` writes a directory that `keras-transformer` commands accept.
+    sampling, length penalty, forced and banned tokens come from `generation_config.json`. But padding
+    is never generated. `save` writes a directory that `keras-transformer` commands accept.
 
     Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
     configuration. For an encoder without a classification head, pass `labels` or `tags` to add a head with

@@ -48,8 +48,8 @@ class Run:
         ```python
         run = kt.Run.from_toml("multi30k.toml", epochs=20)
         print(run.train())
-        run.translator.translate(["ein hund läuft ."])
-        run.export("saved_models/de_en")
+        run.translator.translate(["a dog runs ."])
+        run.export("saved_models/en_de")
         ```
     """
 

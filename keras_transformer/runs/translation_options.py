@@ -28,7 +28,7 @@ class _PairsSection(_DataSection):
 
     pairs: FileName | None = None
     """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
-    `.gz`), a directory of such files, or a directory of files such as `en.train.txt`. `FILE#SOURCE,TARGET`
+    `.gz`), a directory of such files, or a directory of files `LANGUAGE.train.txt`. `FILE#SOURCE,TARGET`
     selects columns by name, or by number from 1. Defaults to `dates`."""
     source: Files | None = None
     """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. For several files, repeat the flag
@@ -124,7 +124,8 @@ class _DecodingSection(_Section):
     beam_size: Count = 4
     """Beam size. 1 is greedy search."""
     length_penalty: Weight = 1.0
-    """Scores are divided by `((5 + length) / 6) ** length_penalty`; higher values favor longer outputs."""
+    """Log-probabilities are divided by `((5 + length) / 6) ** length_penalty`; higher values favor longer
+    outputs."""
     max_target_length: Length = 256
     """Maximum target length in tokens, including the end token. Longer training examples are dropped, longer
     outputs cut off."""

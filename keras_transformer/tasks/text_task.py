@@ -147,7 +147,7 @@ class TextTask(Task):
         Args:
             sources: As for `translate`, but not a single string.
             targets: One string for each source. Each is truncated to the maximum output length and gets an
-                end token. An output that the search cut off has no end token, so its score here is another.
+                end token. An output that the search cut off has no end token, so its score here differs.
             batch_size: Number of pairs to score together. Defaults to 64.
             progress: As for `translate`.
             tokens: Whether to include the target's tokens, each with its log-probability and the 5 most

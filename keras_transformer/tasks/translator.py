@@ -24,9 +24,9 @@ class Translator(SearchTask):
 
     `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
     breaks. If a sentence is still too long, it is split between words. The translations of
-    the pieces are joined with the white space between the pieces. Their score is the mean of the scores of
-    the pieces, weighted by their numbers of output tokens. `n_best`, `score`, `align` and `stream` truncate
-    long texts.
+    the pieces are joined with the white space between the pieces. The score of the text is the mean of the
+    scores of the pieces, weighted by their numbers of output tokens. `n_best`, `score`, `align` and
+    `stream` truncate long texts.
 
     If a call truncates a source, or `score` truncates a target, it warns once with a `TruncationWarning`.
 

@@ -34,11 +34,11 @@ class SubwordTokenizer(Tokenizer):
     """Subword tokenizer with a SentencePiece model (BPE or unigram).
 
     Use it for natural-language text. As in SentencePiece, several spaces become one, and
-    Unicode compatibility characters are replaced (NFKC). A program that loads an export must import
-    `tensorflow_text` first.
+    Unicode compatibility characters are replaced (NFKC). Python must import `tensorflow_text`
+    before it loads an export.
 
     Args:
-        proto: Serialized SentencePiece model whose first four pieces are `SPECIAL_TOKENS`.
+        proto: Serialized SentencePiece model whose first pieces are `[PAD]`, `[UNK]`, `[START]` and `[END]`.
         lowercase: Whether to lower-case texts first.
 
     Raises:

@@ -118,8 +118,8 @@ class Checkpoint(keras.callbacks.Callback):
         """Load weights, optimizer and random state of the newest epoch into a compiled model.
 
         Args:
-            model: Model, built and compiled as in the run. Its class need not be registered with Keras. It
-                does not change in a new run.
+            model: Model, built and compiled as in the run. Its class need not be registered with Keras. In
+                a new run, it stays as it is.
 
         Raises:
             InputError: If the checkpoints belong to another model or optimizer.
@@ -149,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load the weights that `training.load_model` returns for this directory into a compiled model."""
+        """Load into a compiled model the weights that `training.load_model` reads from this directory."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)

@@ -11,7 +11,7 @@ from keras_transformer.types import Tensor
 class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate schedule with linear warm-up and inverse square root decay, as in fairseq.
 
-    The rate reaches its peak at step `warmup_steps`. The optimizer saves the schedule.
+    The rate reaches its peak at step `warmup_steps`. The schedule is saved with the optimizer.
 
     Args:
         peak_learning_rate: Highest learning rate.
