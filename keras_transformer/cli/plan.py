@@ -74,7 +74,8 @@ def plan(
     """Estimate the memory of a training step, layer by layer.
 
     The table shows the megabytes of weights, gradients, optimizer state and activations. Without --model,
-    no weights are allocated, so the model may need more memory than this machine has.
+    no weights are allocated, so you can plan a model that is too large for this
+    machine.
 
     \b
       keras-transformer plan --preset big --vocabulary-size 32000 --batch-size 128

@@ -34,17 +34,18 @@ def read_pairs(
 
     | origin | pairs |
     |---|---|
-    | `(SOURCE, TARGET)` | two parallel text files, line by line, or two lists or patterns of as many files |
+    | `(SOURCE, TARGET)` | two parallel text files, line by line, or two equally long lists or patterns |
     | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be quoted |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
     | `PATH.tmx` | the units of a translation memory |
     | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or column numbers from 1 |
     | `DIRECTORY` | all `.tsv` files in it, else all `.csv`, else all `.jsonl`, else all `.tmx` files |
+    | `DIRECTORY` | files `LANGUAGE.SPLIT.txt` in it, as for TFDS's `TranslateFolder` |
+    | `DIRECTORY#SOURCE,TARGET` | the same with these two languages |
     | `tfds:NAME` | a TFDS dataset, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same in a given direction, such as `tfds:...#en,pt` |
-    | `DIRECTORY` | of files `LANGUAGE.SPLIT.txt`, as in TFDS's `TranslateFolder`; `#SOURCE,TARGET` chooses |
-    | `dates` | generated dates in many languages, to ISO 8601 |
+        | `dates` | generated dates in many languages, to ISO 8601 |
 
     Files may be compressed (`.gz`) and given as patterns such as `train-*.tsv.gz`. A header row with known
     names, such as `en` and `de`, or `source` and `target`, is skipped. In SGML files, each `<seg>` element is
@@ -54,8 +55,8 @@ def read_pairs(
         origin: A path, a pair of paths or a name, as in the table above.
         split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files
             without a split in their names.
-        optional: Whether to return an empty list instead of raising if the origin has no such split. Files
-            have no splits.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. Other
+            files have no splits.
         num_pairs: Maximum number of pairs; the first ones are returned. For `dates`, the number to generate.
             Defaults to all; for `dates` to 50,000 for training and 2,000 otherwise.
         further_targets: Whether columns after the second are further targets, such as alternative

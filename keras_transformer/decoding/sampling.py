@@ -126,8 +126,7 @@ class SampleSearch(_IndependentSearch):
 
     Constraints, temperature, `top_k` and `top_p` change the distribution in this order; `top_p` applies to
     the probabilities that are left, scaled to sum to 1. The score is the log-probability by the unchanged
-    model (temperature 1, whole vocabulary), divided as in `BeamSearch`. Scores of searches with the same
-    length penalty can be compared.
+    model (temperature 1, whole vocabulary), divided by the length penalty as in `BeamSearch`.
 
     With a seed, each call returns the same outputs, eagerly and compiled. The outputs of a source depend on
     its index in the batch. In a `Translator`, they depend on its index among all texts of the call, and not

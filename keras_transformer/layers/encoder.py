@@ -121,7 +121,7 @@ class Encoder(_Stack):
         final_norm: Whether the stack ends with a normalization. Defaults to the option `norm_first`.
         share_layers: Whether all layers share their weights (Dehghani et al. 2019). Defaults to False.
         positions: Position information in the self-attention: None, `rotary`, `relative`, `relative_keys` or
-            `relative_sinusoidal`; see `MultiHeadAttention`. In a decoder, `relative` means `relative_causal`.
+            `relative_sinusoidal`; see `MultiHeadAttention`.
         kernel_initializer: Initializer of the kernels. Defaults to `glorot_uniform`.
         bias_initializer: Initializer of the biases. Defaults to `zeros`.
         **options: The other fields of `LayerConfig`, and `name` and `dtype` of a Keras layer.

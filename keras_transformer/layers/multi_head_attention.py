@@ -113,7 +113,7 @@ class MultiHeadAttention(keras.layers.Layer):
         positions: Position information for self-attention: `rotary` (see `RotaryEmbedding`), `relative` (a
             learned bias per distance, Raffel et al. 2020), `relative_causal` (the same for earlier keys
             only), `relative_keys` (a learned key vector per distance, Shaw et al. 2018) or
-            `relative_sinusoidal` (learned weights of sines and cosines of the distance, Dai et al. 2019).
+            `relative_sinusoidal` (projected sines and cosines of the distance, Dai et al. 2019).
             Each layer has separate weights. Defaults to None.
         **kwargs: `name` and `dtype` of a Keras layer.
 

@@ -27,7 +27,7 @@ class CausalLM(ConfiguredModel):
     Args:
         vocabulary_size: Number of token ids, `v`.
         **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except those
-            for vocabulary sizes, frames, the numbers of encoder and decoder layers, and sharing.
+            for vocabulary sizes, frames, numbers of encoder and decoder layers, and what source and target share.
 
     Call arguments:
         token_ids: Integers `(b, t)`, beginning with the start token.

@@ -22,7 +22,7 @@ class _ModelConfig(LayerConfig):
     """
 
     num_layers: int = 6
-    """Number of layers; of the encoder and of the decoder if a model has both."""
+    """Number of layers."""
     hidden_dim: int = 512
     """Model width, `d`: the size of the embeddings and of every layer's output."""
     num_heads: int = 8
@@ -42,7 +42,7 @@ class _ModelConfig(LayerConfig):
     """Position encoding: `sinusoidal` (as in the paper, sines and cosines interleaved),
     `sinusoidal_concatenated` (all sines, then all cosines), `learned`, `rotary` (Su et al. 2021), `relative`
     (a bias per distance, Raffel et al. 2020), `relative_keys` (a key vector per distance, Shaw et al. 2018)
-    or `relative_sinusoidal` (weights of sines and cosines of the distance, Dai et al. 2019)."""
+    or `relative_sinusoidal` (projected sines and cosines of the distance, Dai et al. 2019)."""
     share_layers: bool = False
     """Whether all layers of a stack share their weights, as in the Universal Transformer (Dehghani et al.
     2019), but without its halting."""

@@ -22,8 +22,8 @@ class TextGenerator(SearchTask):
     case. For an empty prompt, the output is a new text.
 
     The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
-    whole text. `score(prompts, texts)` takes whole texts. It skips the first tokens of a text that equal
-    those of its prompt, and scores and counts only the rest. With `""` as the prompt, it skips no tokens.
+    whole text. `score(prompts, texts)` takes whole texts. Its scores and its numbers of tokens leave
+    out the first tokens of a text that equal those of its prompt.
 
     A prompt is truncated to `max_length - 1` tokens; then the call warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and
