@@ -38,8 +38,8 @@ def import_model(
     mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5 and Whisper; classifiers and taggers of BERT,
     DistilBERT and RoBERTa. Downloads need the extra `hugging_face`.
 
-    Use DIRECTORY like a trained model: with --model in translate, classify, tag, evaluate and plot
-    attention, with --initial-model in train, and in export. For Whisper (audio input), use export or the
+    Use DIRECTORY like a trained model: in export, with --initial-model in train, and with --model in
+    translate, classify, tag, evaluate and `plot attention`. For Whisper (audio input), use export or the
     Python API.
 
     \b

@@ -96,7 +96,7 @@ class _IndependentSearch(Search):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GreedySearch(_IndependentSearch):
-    """Greedy search: take the most likely token at each step until every hypothesis has ended.
+    """Greedy search: take the most likely token at each step until every output has ended.
 
     The length penalty changes only the reported score, not the search.
 

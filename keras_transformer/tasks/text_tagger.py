@@ -117,8 +117,8 @@ class Tagger(Task):
 class TextTagger(PredictionTask, Tagger):
     """Word tagger, for example for named entity recognition: a trained encoder, its tokenizer and the tags.
 
-    `text.split_words` splits a text into words: at white space, and at punctuation and symbols at the ends of
-    words. If a language does not separate words by spaces, insert spaces first. A word gets the tag that the
+    `text.split_words` splits a text at white space, and splits off punctuation and symbols before and after a
+    word. If a language does not separate words by spaces, insert spaces first. A word gets the tag that the
     model predicts for its first token, as in `data.tagging_dataset`. A text is truncated to `max_length`
     tokens; then the call warns once with a `TruncationWarning`.
 

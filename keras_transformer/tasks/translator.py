@@ -23,8 +23,8 @@ class Translator(SearchTask):
     """Translator of texts or frames: a trained encoder-decoder model, its tokenizers and a search.
 
     `translate` splits a text of more than `max_source_length` tokens at the ends of sentences and at line
-    breaks. If a sentence is still too long, it is split between words. The translations of
-    the pieces are joined with the white space between the pieces. The score of the text is the mean of the
+    breaks. If a sentence is still too long, it is split between words. The translations are
+    joined with the white space that the text has between the pieces. The score of the text is the mean of the
     scores of the pieces, weighted by their numbers of output tokens. `n_best`, `score`, `align` and
     `stream` truncate long texts.
 

@@ -105,8 +105,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     Without a Keras mask, Keras's cross-entropy averages over all positions, also over padding. This loss
     divides by the number of real tokens, over all replicas of a `tf.distribute` strategy.
 
-    Keras logs `loss` and `val_loss` as the mean of the batch losses, each weighted by its number of rows. A
-    batch of short texts has more rows, so its tokens count more. In `Perplexity`, all tokens count equally.
+    Keras logs `loss` and `val_loss` as the mean of the batch losses, each weighted by its number of rows. So
+    if batches have equal numbers of tokens, those of short texts count more. In `Perplexity`, all tokens count equally.
 
     The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5, with
     1e-4). `compile_model` enables it in half precision.
@@ -127,8 +127,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         sample_weight: Weight of each row `(b,)` or token `(b, t)`.
 
     Returns:
-        A float32 scalar. 0 if the batch has no token; NaN if a label whose sample weight is not 0 is neither
-        padding nor in the vocabulary.
+        A float32 scalar. 0 if the batch has no token; NaN if a label with a nonzero weight is outside the
+        vocabulary and not padding.
 
     Raises:
         ValueError: If `label_smoothing` is outside [0, 1), `z_loss` is below 0 or not finite, or the shape of
