@@ -36,9 +36,11 @@ class EncoderModel(_EncodingModel):
         output_bias: Whether a tied output has a bias per vocabulary entry. Untied outputs always have a bias.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether a normalization, not dropout, follows the dense layer, as for masked tokens in BERT.
-        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except vocabulary
-            sizes, frames, separate numbers of encoder and decoder layers, and what source and target share.
+        head_norm: Whether a normalization, not dropout, follows the dense layer, as for masked tokens in
+            BERT.
+        **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except
+            vocabulary sizes, frames, separate numbers of encoder and decoder layers, and what source and
+            target share.
 
     Call arguments:
         inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`
