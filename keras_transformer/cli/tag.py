@@ -13,8 +13,8 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 @click.option(
     "--spans",
     is_flag=True,
-    help="Print one span of BIO tags, such as a name, per line instead: text number (from 1), label, first "
-    "character (from 0), end (exclusive), text; separated by tabs.",
+    help="Print one span of BIO tags, such as a name, per line instead: text number (from 1), label, start "
+    "(a character, from 0), end (exclusive), words; separated by tabs.",
 )
 def tag(
     texts: tuple[str, ...],

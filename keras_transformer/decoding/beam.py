@@ -46,8 +46,8 @@ class BeamSearch(Search):
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
-    By default, the search of a source ends when it has `n` finished hypotheses, and no unfinished one, at its
-    present length, scores above the worst of them. Hypotheses that reach the maximum length without
+    By default, the search of a source ends once `n` hypotheses are finished and none of the unfinished, at
+    its present length, scores above the worst of them. Hypotheses that reach the maximum length without
     an end token rank after all finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to

@@ -46,7 +46,7 @@ def export_saved_model(
     never loads an incomplete model. Its README explains how to serve it.
 
     Args:
-        task: A task, such as a `Translator`, on the TensorFlow backend. If its search samples, the signature
+        task: A task, such as a `Translator`, on the TensorFlow backend. If it samples outputs, the signature
             `search` takes a seed; the other signatures return the same sample each time.
         directory: Directory of the model. Its name is the model's name; each version is a subdirectory named
             by a number.
@@ -60,7 +60,7 @@ def export_saved_model(
             TensorFlow parallelises each operation instead.
 
     Returns:
-        The directory of the new version. `models.config` is written next to it unless it exists.
+        The directory of the new version. `models.config` is written to `directory` unless it exists.
 
     Raises:
         InputError: If the directory cannot be written, the directory is itself a version, or Keras does not

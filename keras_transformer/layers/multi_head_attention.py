@@ -129,12 +129,12 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the scores, too.
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
-        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. Its output is as in Keras:
-            zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
+        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. There, the output is as in
+            Keras: zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        Other queries that may attend to no key get zeros, not the mean of all values as in Keras.
+        Queries that are not padding but may attend to no key get zeros; in Keras, the mean of all values.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

@@ -27,12 +27,12 @@ class RelativePositionBias(keras.layers.Layer):
     """Learned per-head bias on the attention logits, indexed by query-key distance (T5).
 
     Each near distance has a separate bucket; farther distances share buckets of logarithmically growing size,
-    and all distances from `max_distance` on share one.
+    and all of at least `max_distance` share one.
 
     Args:
         num_heads: Number of attention heads, `h`.
         num_buckets: Number of buckets, even and at least 4.
-        max_distance: Distance from which on all keys share one bucket.
+        max_distance: Keys this far or farther share one bucket.
         bidirectional: Whether half of the buckets are for later keys. If False, all buckets are for earlier
             keys, and later keys share the bucket of distance 0.
         **kwargs: `name` and `dtype` of a Keras layer.
