@@ -67,7 +67,7 @@ class SpecialIds(NamedTuple):
 
 
 NOT_COUNTED = -100
-"""Tag of positions that the loss ignores: later tokens of a word, the end token, and padding."""
+"""Tag of positions that the loss ignores: all but the first token of each word."""
 SPECIAL_IDS = SpecialIds()
 """Ids of the special tokens in every vocabulary of this package."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--pairs",
     help="File or directory of test pairs, labelled texts or tagged texts, in a format of train --pairs. "
-    "Test pairs may also be tfds:NAME (a TensorFlow dataset) or the word dates (the data of the demo).",
+    "Test pairs may also be tfds:NAME (a TensorFlow dataset) or the word dates (the built-in task).",
 )
 @click.option("--split", default="test", show_default=True, help="Split of dates or tfds:NAME.")
 @click.option("--source", type=click.Path(), help="File with one source text per line, plain or .gz.")
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--targets",
     type=click.Path(),
-    help="File with the targets of --frames. Defaults to those in its file.",
+    help="File with the targets of --frames. Defaults to those stored in --frames.",
 )
 @click.option("--texts", multiple=True, help="Test texts of a text generation model, as for train.")
 @click.option(
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 @click.option(
     "--unique",
     is_flag=True,
-    help="If several pairs have the same source, score it once, with all their targets as references; in "
-    "--pairs, also with the columns after the second.",
+    help="Score each distinct source once, with all its targets as references. In --pairs files, the "
+    "columns after the second are also references.",
 )
 def evaluate(
     model: str | None,

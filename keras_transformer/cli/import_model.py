@@ -22,7 +22,7 @@ from keras_transformer.errors import InputError
 @click.option(
     "--beam-size",
     type=click.IntRange(1, 1000),
-    help="Beam size. Defaults to the search settings in the model's generation_config.json.",
+    help="Use beam search with this beam size instead of the search in the model's generation_config.json.",
 )
 def import_model(
     source: str,

@@ -34,7 +34,7 @@ def model_options(command: _Command) -> _Command:
 
 
 def model_flags(command: _Command) -> _Command:
-    """Add `--model`, `--saved-model` and `--trust`, which `choose_model` reads."""
+    """Add `--model` and `--saved-model`, which `choose_model` reads, and `--trust`."""
     # In reverse order: click shows the last added option first.
     text = (
         "Load an export even if it has operations that this package never exports. They could read and "

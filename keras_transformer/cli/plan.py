@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _Value: TypeAlias = str | int | float | bool
 _SIZE = click.IntRange(min=1)
+_VOCABULARY_SIZE = 8000
 _TASKS = ("translate", "generate")
 # The fields that change the memory: those of the model, except for an initial model and for other tasks, and
 # some others.
@@ -33,12 +34,12 @@ _NAMES |= {"shared", "precision", "r_drop", "ema_momentum", "gradient_accumulati
 @click.option(
     "--model",
     type=click.Path(),
-    help="Directory of a trained model of any task, such as runs/en_de. Replaces all options but the batch "
-    "size and the lengths.",
+    help="Directory of a trained model of any task, such as runs/en_de. With it, only the batch size and the "
+    "lengths can be set.",
 )
 @click.option("--config", type=click.Path(), help="TOML file of a run. Flags override its values.")
 @click.option(
-    "--vocabulary-size", type=_SIZE, default=8000, show_default=True, help="Size of each vocabulary."
+    "--vocabulary-size", type=_SIZE, help=f"Size of each vocabulary.  [default: {_VOCABULARY_SIZE}]"
 )
 @click.option(
     "--batch-size",
@@ -65,7 +66,7 @@ _NAMES |= {"shared", "precision", "r_drop", "ema_momentum", "gradient_accumulati
 def plan(
     model: str | None,
     config: str | None,
-    vocabulary_size: int,
+    vocabulary_size: int | None,
     batch_size: int,
     source_length: int,
     target_length: int,
@@ -84,15 +85,21 @@ def plan(
       keras-transformer plan --model runs/en_de --batch-size 256
     """
     given = {name: value for name, value in flags.items() if value is not None}
-    if model is not None and (given or config is not None):
-        received = ", ".join([*given, *([] if config is None else ["config"])])
+    others = {"config": config, "vocabulary_size": vocabulary_size}
+    refused = [*given, *(name for name, value in others.items() if value is not None)]
+    if model is not None and refused:
+        received = ", ".join(refused)
         raise InputError(f"A trained model has its sizes: give --model or others. Received: {received}.")
     check_files(config)
     with loading(*filter(None, [model])):
         from keras_transformer.models import CausalLM, EncoderModel
         from keras_transformer.tasks import load_task
         from keras_transformer.training import memory_plan
-    planned = _new_model(config, given, vocabulary_size) if model is None else load_task(model).model
+    planned = (
+        _new_model(config, given, vocabulary_size or _VOCABULARY_SIZE)
+        if model is None
+        else load_task(model).model
+    )
     lengths = {
         "source_length": None if isinstance(planned, CausalLM) else source_length,
         "target_length": None if isinstance(planned, EncoderModel) else target_length,

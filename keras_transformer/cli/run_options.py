@@ -39,7 +39,7 @@ _OPPOSITES = {
 
 
 class RunVerb(Verb):
-    """Command with the fields of a run, whose help groups its options."""
+    """Command whose options are the fields of a run, grouped in its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         fields = run_fields()

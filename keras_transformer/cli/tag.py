@@ -14,7 +14,7 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
     "--spans",
     is_flag=True,
     help="Print one span of BIO tags, such as a name, per line instead: text number (from 1), label, start "
-    "(a character, from 0), end (exclusive), words; separated by tabs.",
+    "(character offset from 0), end (exclusive), words; separated by tabs.",
 )
 def tag(
     texts: tuple[str, ...],

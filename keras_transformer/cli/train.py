@@ -25,7 +25,7 @@ _LOCATING = ("name", "run_directory", "task", "pairs", "source", "target")
 @click.option(
     "--config",
     type=click.Path(),
-    help="TOML file with these options (with _ for -), in the tables of the headings below. In it, source, "
+    help="TOML file with these options (with _ for -), in the tables that the headings name. In it, source, "
     "target and pairs belong to [data], size to [vocabulary], preset to [model] and epochs to [training]. "
     "Flags override the values of the file.",
 )
@@ -56,7 +56,7 @@ def train(config: str | None, resume: bool, overwrite: bool, export: bool, **fla
     It writes two directories: runs/NAME (checkpoints, model, tokenizers, report.html, report.json, logs)
     and saved_models/NAME/VERSION for TensorFlow Serving (runs/exports/dates/VERSION for the built-in task).
 
-    The defaults below are for your own data; the built-in task has some others. Model options default to
+    The defaults below are for your own data; some differ for the built-in task. Model options default to
     those of --preset.
     """
     start, given = time.monotonic(), {name: value for name, value in flags.items() if value is not None}

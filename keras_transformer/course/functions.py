@@ -24,7 +24,7 @@ def get_angles(pos: npt.ArrayLike, k: npt.ArrayLike, d: int) -> npt.NDArray[np.f
         d: Width of the encoding.
 
     Returns:
-        NumPy array `(t, d)`. The encoding is its sine in even columns and its cosine in odd columns.
+        NumPy array `(t, d)`. The encoding is the sine of even columns and the cosine of odd columns.
     """
     check_positive(d=d)
     return np.asarray(pos) / np.power(10000, 2 * (np.asarray(k) // 2) / d)

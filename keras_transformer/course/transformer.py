@@ -40,7 +40,7 @@ def _training(training: bool | None) -> Config:
 
 
 class _CourseLayer(keras.layers.Layer):
-    """Sub-layers that encoder and decoder layers share."""
+    """Base class of encoder and decoder layers; creates the sub-layers."""
 
     attention_names: ClassVar[tuple[str, ...]]
 
@@ -176,7 +176,7 @@ class DecoderLayer(_DecoderCall, _CourseLayer):
 
 
 class _Stack(keras.layers.Layer):
-    """Embedding, position encoding and dropout that encoder and decoder share."""
+    """Base class of encoder and decoder: embedding, position encoding and dropout."""
 
     def __init__(self, vocab_size: int, embedding_dim: int, dropout_rate: float, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -244,10 +244,10 @@ class Encoder(_EncoderCall, _Stack):
 class Decoder(_DecoderCall, _Stack):
     """Transformer decoder: embeds target ids `(b, t)` and applies `num_layers` decoder layers.
 
-    The constructor arguments are those of `Encoder`, with `target_vocab_size`; the call arguments are those
-    of `DecoderLayer`. Returns the output `(b, t, d)` and a dict of the attention weights of each layer `i`,
-    from 1: `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and `decoder_layer{i}_block2_decenc_att` `(b, h,
-    t, s)`.
+    The constructor arguments are those of `Encoder`, with `target_vocab_size` for `input_vocab_size`; the
+    call arguments are those of `DecoderLayer`. Returns the output `(b, t, d)` and a dict of the attention
+    weights of each layer `i`, from 1: `decoder_layer{i}_block1_self_att` `(b, h, t, t)` and
+    `decoder_layer{i}_block2_decenc_att` `(b, h, t, s)`.
     """
 
     def __init__(
@@ -292,10 +292,10 @@ class Decoder(_DecoderCall, _Stack):
 class Transformer(keras.Model):
     """Encoder-decoder Transformer of the course: encoder, decoder and a softmax output layer.
 
-    The constructor and call arguments are those of `Encoder` and `Decoder`. The call returns probabilities
+    For the constructor and call arguments, see `Encoder` and `Decoder`. The call returns probabilities
     `(b, t, target_vocab_size)` and the dict of `Decoder`.
 
-    For `fit`, `evaluate` and `predict`, pass a dict of call arguments (masks too need a row per example) or
+    For `fit`, `evaluate` and `predict`, pass a dict of call arguments (each mask with a row per example) or
     the pair of sentences. Losses and metrics receive the probabilities. Keras cannot export the dict of
     attention weights: export `keras.Model([source, target], model(source, target)[0])`.
     """

@@ -1,9 +1,9 @@
 """Length bucketing: which examples share a batch, and the order of the batches in an epoch.
 
-Examples are sorted into buckets by their longer side. A batch takes as many as the token budget allows when
-all are padded to the upper end of its longest bucket. The number of batches depends only on the lengths, so
-it is known before training and equal in every epoch. The order depends only on the seed and the epoch number,
-so a resumed run continues with the same batches.
+Examples are sorted into buckets by their longer side. A batch holds as many examples as fit the token budget
+when all are padded to the upper end of their longest bucket. The number of batches depends only on the
+lengths, so it is known before training and equal in every epoch. The order depends only on the seed and the
+epoch number, so a resumed run continues with the same batches.
 """
 
 import dataclasses
@@ -189,7 +189,7 @@ def _check_budget(longest: int, tokens_per_batch: int) -> None:
 def _choose_boundaries(
     boundaries: Sequence[int] | None, max_length: int, *, coarse: bool = False
 ) -> tuple[int, ...]:
-    """Return the upper ends of the buckets, the last at least `max_length`: validated, or default."""
+    """Return the given or default upper ends of the buckets. The last is at least `max_length`."""
     # By default, each boundary is 1/16 longer than the last, at least 1, from 4. If each boundary is a shape
     # to compile (`coarse`): 1/4 longer, from 8.
     if boundaries is None:

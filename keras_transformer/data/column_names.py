@@ -94,7 +94,7 @@ def _word_role(word: str) -> str | None:
 
 
 def is_header(cells: Sequence[str]) -> bool:
-    """Return whether a row is a header: all names are known, and two or more are of texts."""
+    """Return whether a row is a header: all names are known, and at least two name text columns."""
     roles = [role(cell) for cell in cells]
     is_known = None not in roles and not any(cell.strip()[:1].isdigit() for cell in cells)
     are_texts = sum(kind != "other" for kind in roles) >= 2

@@ -27,7 +27,7 @@ _STRAY_SPACES, _SPACE_WEIGHTS = (0, 1, 2, 3), (70, 15, 10, 5)
 def _generate_dates(
     num_pairs: int, *, seed: int = 0, split: str = "train", locales: Sequence[str] = LOCALES
 ) -> list[Pair]:
-    """Generate pairs of a random day from 1900 to 2099 in a random locale, all equally frequent."""
+    """Generate pairs of a random day, 1900 to 2099, in a random locale; locales are equally frequent."""
     patterns = list(_patterns_by_locale(tuple(locales)).values())
     days = _days_by_split()[split]
     generator = random.Random(f"{seed} {split}")

@@ -61,8 +61,8 @@ class EncodedPairs:
         """Tokenize pairs in memory and drop those that are too long.
 
         Pairs are never truncated: half a sentence with a whole translation teaches the model to invent text
-        or to stop early. Dropped pairs are logged as a warning. So are pairs with an empty side, which are
-        kept here (`read_pairs` drops them).
+        or to stop early. Dropped pairs are logged as a warning. Pairs with an empty side are logged, too, but
+        kept (`read_pairs` drops them).
 
         Args:
             pairs: n pairs of source and target text, or a generator of pairs.
@@ -70,7 +70,7 @@ class EncodedPairs:
             target_tokenizer: Tokenizer of the targets.
             max_source_length: Maximum number of tokens of a source, including the end token.
             max_target_length: Maximum number of tokens of a target, including one special token: the start
-                token when the decoder reads it, the end token when it predicts it.
+                token in the decoder's input, the end token in the labels.
 
         Returns:
             The token ids of the kept pairs, in order, and the numbers of dropped pairs.
@@ -110,14 +110,14 @@ class EncodedPairs:
         checked for its tokenizers and limits, but not for its texts: use a new directory if the texts change.
 
         Args:
-            pairs: A generator, a function that returns one, a `tf.data.Dataset` of two strings,
+            pairs: A generator, a function that returns one, a `tf.data.Dataset` of string pairs,
                 `ParallelText` or a list. Pairs with an empty side are dropped.
             source_tokenizer: Tokenizer of the sources.
             target_tokenizer: Tokenizer of the targets.
             directory: Directory of the token ids. Appears only when it is complete.
             max_source_length: As for `encode`.
             max_target_length: As for `encode`.
-            progress: Called with the number of newly tokenized pairs.
+            progress: Called after each chunk with the number of pairs tokenized in it.
 
         Returns:
             The token ids of the kept pairs, in order, and the numbers of dropped pairs.
@@ -141,7 +141,7 @@ class EncodedPairs:
     def encode_fitting(
         cls, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
     ) -> Self:
-        """Tokenize one or more pairs without checks or warnings. All may be dropped."""
+        """Tokenize one or more pairs and drop too long ones, possibly all, without checks or warnings."""
         texts = zip(*pairs, strict=True)
         source, target = (_tokenize(list(side), each) for side, each in zip(texts, tokenizers, strict=True))
         # (n, ragged) -> (n,)

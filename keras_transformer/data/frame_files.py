@@ -42,7 +42,7 @@ def read_frames(origin: FilePath) -> list[Frames]:
     | `DIRECTORY` | its `.npy` files, an array `(s, w)` each, sorted by name |
     | `PATH.npy` | an array `(n, s, w)`, or `(s, w)` for a single example |
     | `PATH.npz` | arrays `(s, w)`, as written by `np.savez(path, *arrays)` |
-    | `PATH.npz` | `features` `(n, s, w)`; padding by `lengths` `(n,)`, `padding_mask` `(n, s)` or NaN |
+    | `PATH.npz` | `features` `(n, s, w)`; padding given by `lengths` `(n,)`, `padding_mask` `(n, s)` or NaN |
     | `PATH.npz` | `features` `(m, w)`, the concatenated frames, and `lengths` `(n,)` |
     | `PATH.tfrecord` | `tf.train.SequenceExample` with a feature list `features` |
     | `PATH.tfrecord` | `tf.train.Example` with `shape` and `values`, as written by OpenNMT-tf |
@@ -51,14 +51,14 @@ def read_frames(origin: FilePath) -> list[Frames]:
     padding. Pickled data, such as arrays of objects, is rejected.
 
     Args:
-        origin: A path of the table.
+        origin: A path, as in the table above.
 
     Returns:
         Arrays `(s, w)`, float32, without padding.
 
     Raises:
-        InputError: If the origin cannot be read or has no frames, the widths of the arrays differ, or some
-            but not all values of a frame are NaN.
+        InputError: If the origin cannot be read or has no frames, the widths of the arrays differ, or a value
+            outside the padding is NaN or infinite.
     """
     path = as_path(origin)
     arrays, _ = _read_examples(path)
@@ -81,7 +81,7 @@ def read_frame_pairs(origin: FilePath, targets: FilePath | None = None) -> list[
 
     Raises:
         InputError: As for `read_frames`; or if there are no targets, a target has no frames, or the numbers
-            of targets and frames differ.
+            of targets and examples differ.
 
     Example:
         ```python
@@ -210,7 +210,7 @@ def _without_objects(path: Path, archive: Any, name: str) -> Any:
 def _split_features(
     path: Path, features: Any, lengths: Any = None, padding_mask: Any = None, **others: Any
 ) -> list[Any]:
-    """Return the frames of each example of a single array."""
+    """Split a single array into the frames of each example."""
     if others:
         known = "features, lengths, padding_mask and targets"
         raise InputError(f"{path} must have {known} only. Received: {', '.join(map(repr, others))}.")

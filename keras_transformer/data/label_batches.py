@@ -224,7 +224,7 @@ def tagging_dataset(
     `compile_model(..., pad_id=-100)` or `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)`.
 
     Args:
-        sentences: Pairs `(tokens, tags)`, such as `read_tagged` returns, or `EncodedTags`.
+        sentences: Pairs `(words, tags)`, such as `read_tagged` returns, or `EncodedTags`.
         tokenizer: Tokenizer of the model. Ignored for `EncodedTags`.
         tags: Names of the tags. The id of a tag is its index.
         max_length: Maximum number of tokens of a text, including the end token. Longer texts are truncated.
@@ -239,9 +239,9 @@ def tagging_dataset(
         A finite dataset of known cardinality with elements `(token_ids, tags)`, both int32 (b, s).
 
     Raises:
-        InputError: If there are no sentences, a tag is not among `tags`, or a sentence has not one tag per
-            token.
-        TypeError: If a sentence is not tokens and their tags.
+        InputError: If there are no sentences, a tag is not among `tags`, or a sentence does not have one tag
+            per word.
+        TypeError: If a sentence is not words and their tags.
         ValueError: If a value is out of range.
 
     Example:

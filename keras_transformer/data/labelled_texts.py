@@ -44,21 +44,22 @@ def read_labelled(
 
     | origin | labelled texts |
     |---|---|
-    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, labels have fewer distinct values |
+    | `PATH.tsv`, `PATH.txt` | a table with tabs; without a header, the less varied column holds the labels |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects such as `{"text": "...", "label": "..."}`; a label may be a number |
     | `PATH#TEXT,LABEL` | the columns or fields of these names, or column numbers from 1 |
     | `DIRECTORY` | a folder of `.txt` files per label, as for Keras's `text_dataset_from_directory` |
-    | `DIRECTORY` | all `.tsv` files in it; if there are none, all `.csv` or `.jsonl` files |
+    | `DIRECTORY` | all `.tsv` files in it, else all `.csv`, else all `.jsonl` files |
     | `(TEXTS, LABELS)` | two files, matched line by line |
 
     Files may be compressed (`.gz`) and given as patterns such as `train-*.csv`.
 
     Args:
-        origin: A path or pair of paths of the table.
+        origin: A path, a list of paths or a pair of paths, as in the table above.
         multi_label: Whether a text has any number of labels: a list in JSON, or a table cell with separated
             labels or a JSON list. An empty cell means no labels.
-        separator: Separator of the labels in a cell. Defaults to the first of `|`, `;` and `,` that occurs.
+        separator: Separator of the labels in a cell. Defaults to the first of `|`, `;` and `,` that occurs in
+            any cell.
 
     Returns:
         Pairs of a text and its label, a string; with `multi_label`, a tuple of strings. They are in file

@@ -28,7 +28,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class ParallelText:
-    """Pairs of files that are read line by line in each iteration, for corpora larger than memory.
+    """Sentence pairs, read from files line by line in each iteration, for corpora larger than memory.
 
     Args:
         source: File with one source text per line, plain or `.gz`. Several files may be passed as a list, or

@@ -47,7 +47,7 @@ def translation_dataset(
 
     Args:
         pairs: Pairs of source and target text, or `EncodedPairs`. With `cache`, also the streams that
-            `EncodedPairs.cached` accepts. Sources may also be frames, arrays `(s, w)`.
+            `EncodedPairs.cached` accepts. A source may also be an array of frames, `(s, w)`.
         source_tokenizer: Tokenizer of the sources; for frames, a `FrameNormalizer`. Ignored for
             `EncodedPairs`.
         target_tokenizer: Tokenizer of the targets. Ignored for `EncodedPairs`.

@@ -34,7 +34,7 @@ def read_pairs(
 
     | origin | pairs |
     |---|---|
-    | `(SOURCE, TARGET)` | two parallel text files, line by line, or two equally long lists or patterns |
+    | `(SOURCE, TARGET)` | two text files, line by line, or two equally long lists of files (or patterns) |
     | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be quoted |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
@@ -45,7 +45,7 @@ def read_pairs(
     | `DIRECTORY#SOURCE,TARGET` | the same with these two languages |
     | `tfds:NAME` | a TFDS dataset, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same in a given direction, such as `tfds:...#en,pt` |
-        | `dates` | generated dates in many languages, to ISO 8601 |
+    | `dates` | generated dates in many languages, with their ISO 8601 form |
 
     Files may be compressed (`.gz`) and given as patterns such as `train-*.tsv.gz`. A header row with known
     names, such as `en` and `de`, or `source` and `target`, is skipped. In SGML files, each `<seg>` element is
@@ -55,8 +55,8 @@ def read_pairs(
         origin: A path, a pair of paths or a name, as in the table above.
         split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files
             without a split in their names.
-        optional: Whether to return an empty list instead of raising if the origin has no such split. Other
-            files have no splits.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. If True,
+            files without a split in their names return an empty list, too.
         num_pairs: Maximum number of pairs; the first ones are returned. For `dates`, the number to generate.
             Defaults to all; for `dates` to 50,000 for training and 2,000 otherwise.
         further_targets: Whether columns after the second are further targets, such as alternative

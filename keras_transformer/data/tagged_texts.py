@@ -52,7 +52,7 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     `train-*.conll`.
 
     Args:
-        origin: A path of the table, or a list of paths.
+        origin: A path, as in the table above, or a list of paths.
 
     Returns:
         Pairs of the tokens and tags of each text. White space within a token is removed.

@@ -135,7 +135,7 @@ def text_dataset(
         seed: Random seed of the shuffling.
         first_epoch: Epoch number of the first iteration, to resume a run.
         bucket_boundaries: Increasing upper lengths of the buckets. By default, each is 1/16 longer than the
-            one before it.
+            one before (1/4 with `pad_to_bucket_boundary`).
         pad_to_bucket_boundary: Whether to pad to the bucket boundary, for few batch shapes (XLA). If False,
             each batch is padded to its longest row, for little padding.
 

@@ -51,8 +51,9 @@ def read_lines(path: str | os.PathLike[str] | BinaryIO) -> list[str]:
         The lines without line ends: at least one, except for an open file.
 
     Raises:
-        InputError: If the file is missing, a directory, empty, damaged gzip or not UTF-8 (with line and
-            byte), a line exceeds 16 MiB, an SGML file has no `<seg>`, or the texts exceed the memory.
+        InputError: If the file is missing, a directory, empty, damaged gzip or not UTF-8 (the message names
+            line and byte), a line exceeds 16 MiB, an SGML file has no `<seg>`, or the texts exceed the
+            memory.
     """
     if isinstance(path, str | os.PathLike):
         return _bounded(_iterate_texts(as_path(path)), path)

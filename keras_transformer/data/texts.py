@@ -39,8 +39,8 @@ def read_texts(
     Args:
         origin: A path or a name, as in the table above, or a list of them.
         split: Split of the TFDS dataset. Ignored for files.
-        optional: Whether to return an empty list instead of raising if the origin has no such split. Files
-            have no splits.
+        optional: Whether to return an empty list instead of raising if the origin has no such split. If True,
+            files return an empty list, too.
         data_dir: Directory of prepared TFDS datasets. Defaults to that of TFDS.
 
     Returns:

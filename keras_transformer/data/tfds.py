@@ -18,7 +18,7 @@ def _read_tfds(
 ) -> list[tuple[str, ...]] | None:
     """Return text features of each row of a split; None if there is no such split and it is `optional`.
 
-    `choose` returns the features to read from the names of all text features. It is called before the
+    `choose` receives the names of all text features and returns those to read. It is called before the
     download.
     """
     # Imported here, because the import takes seconds and most runs read files.

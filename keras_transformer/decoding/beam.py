@@ -46,9 +46,9 @@ class BeamSearch(Search):
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
-    By default, the search of a source ends once `n` hypotheses are finished and none of the unfinished, at
-    its present length, scores above the worst of them. Hypotheses that reach the maximum length without
-    an end token rank after all finished ones.
+    By default, the search of a source ends once `n` hypotheses are finished and no unfinished one, scored at
+    its current length, is better than the worst finished one. Hypotheses that reach the maximum length
+    without an end token rank after all finished ones.
 
     `BeamSearch(4, length_normalization="length", cut_off_competes=True)` corresponds to
     `generate(num_beams=4)` in transformers.
@@ -82,7 +82,7 @@ class BeamSearch(Search):
     hypothesis can score better at any length."""
     cut_off_competes: bool = False
     """Whether hypotheses cut off at the maximum length compete with the finished ones, as in transformers and
-    CTranslate2. If False, they rank after them."""
+    CTranslate2. If False, they rank after all finished ones."""
 
     kind: ClassVar[str] = "beam"
     token_fields: ClassVar[tuple[str, ...]] = ("running_ids", "finished_ids")
@@ -249,7 +249,7 @@ class BeamSearch(Search):
     def _score(
         self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None
     ) -> Tensor:
-        """Score hypotheses `(b, m)` of one length, which continue `beams` (by default themselves)."""
+        """Score hypotheses `(b, m)` of one length: extensions of `beams`, or the current ones if None."""
         scores = self._penalized_scores(log_probabilities, length, state.limits)
         if not self.tracks_attention:
             return scores

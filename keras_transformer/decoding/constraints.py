@@ -95,7 +95,7 @@ class Constraints:
     repetition_penalty: float = 1.0
     """Factor of the log-probabilities of tokens that were already generated (Keskar et al. 2019, "CTRL",
     section 4.1). Above 1 it discourages repetition; 1 disables it. Probabilities are not renormalised, and
-    source tokens do not count."""
+    source tokens do not count as generated."""
 
     def __post_init__(self) -> None:
         check_number(

@@ -72,14 +72,15 @@ def generate(
             different batches get different ones. Defaults to 0 to `b - 1`.
         max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
-        length_penalties: Exponent of the length penalty for each source, float32 `(b,)`. Defaults to that of
-            the search.
+        length_penalties: Exponent of the length penalty for each source, float32 `(b,)`. Defaults to the
+            search's `length_penalty`.
         initial_cache_length: Number of positions that the caches start with; they grow as needed. If it is
             `max_length`, the caches never grow, and there is one decoding loop instead of one per cache
             length. Defaults to 32.
 
     Returns:
-        A `SearchResult`: token ids `(b, n, T)`, without prompts, and scores `(b, n)`, best first.
+        A `SearchResult` with `n = search.num_outputs` hypotheses for each source, best first: token ids
+        `(b, n, T)`, without prompts, and scores `(b, n)`.
 
     Raises:
         InputError: If the hypotheses do not fit in memory.
@@ -226,7 +227,7 @@ def stream_tokens(
         It stops when all rows have ended, or after `max_length` tokens.
 
     Raises:
-        ValueError: If the search keeps more than one hypothesis.
+        ValueError: If the search is a beam search, or has more than one hypothesis.
     """
     check_kind(Search, search=search)
     check_positive(max_length=max_length)

@@ -33,7 +33,7 @@ class _TokenScores(NamedTuple):
     alternative_ids: Tensor
     """int32 `(b, t, k)`: the most likely tokens at each position, best first; padding if not scored."""
     alternative_log_probabilities: Tensor
-    """float32 `(b, t, k)`: their log-probabilities; 0 if not scored."""
+    """float32 `(b, t, k)`: log-probabilities of `alternative_ids`; 0 if not scored."""
 
 
 def score_targets(
@@ -111,8 +111,8 @@ def score_tokens(
             They may include the target's token. Defaults to 5; 0 disables them.
 
     Returns:
-        Log-probabilities of the tokens `(b, t)`, and ids and log-probabilities of the alternatives
-        `(b, t, k)`.
+        A named tuple: `log_probabilities` and `is_scored` of the tokens, `(b, t)`; `alternative_ids` and
+        `alternative_log_probabilities`, `(b, t, k)`.
 
     Raises:
         TypeError: If targets are not integers.
@@ -173,8 +173,8 @@ def align_targets(
         special_ids: As for `score_targets`.
 
     Returns:
-        Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1, that of
-        padding is 0.
+        Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1;
+        rows of padding are 0.
 
     Raises:
         TypeError: If targets are not integers.

@@ -87,7 +87,7 @@ class _Request(NamedTuple):
 
     @property
     def first_cache_length(self) -> Tensor | int:
-        """Cache length to start with; 0 if sizes may change, since that loop grows the cache itself."""
+        """Cache length to start with; 0 if sizes may change, since the loop then grows the cache."""
         return (
             self.batch_size * 0 if self.has_dynamic_sizes else min(self.initial_cache_length, self.max_length)
         )
@@ -243,7 +243,7 @@ class Search(abc.ABC):
     def _allowed(
         self, logits: Tensor, token_ids: Tensor, position: Tensor, limits: _Limits, max_length: int
     ) -> tuple[Tensor, Tensor]:
-        """Return the model's log-probabilities of logits `(b * n, v)`, and those under all rules."""
+        """Return log-probabilities of logits `(b * n, v)` twice: the model's, and with all rules applied."""
         log_probabilities = _next_token_log_probabilities(logits, self._ids)
         limits = limits.each(lambda limit: ops.repeat(limit, self.beam_size, axis=0))
         if not _is_absent(limits.num_unscored):

@@ -26,8 +26,8 @@ class DecodeAndScore(keras.callbacks.Callback):
     logs, such as `val_bleu`, and if higher is better also its distance from a perfect score, `val_bleu_loss`.
     Put it before `Checkpoint` and `EarlyStopping`, and pass them its `monitor`, whose lowest value is best.
 
-    The references are first tokenized and detokenized with the target tokenizer, for example to lower case,
-    so that the model can generate them. `evaluate` uses the original references.
+    The references are first tokenized and detokenized with the target tokenizer, which may lowercase them. So
+    the model can generate them. `evaluate` uses the original references.
 
     The first and the last epoch of a run are always decoded. When a run is resumed, `training.fit` passes the
     earlier scores to this callback; in your own training loop, call `continue_from`.

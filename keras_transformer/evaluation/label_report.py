@@ -104,8 +104,8 @@ def evaluate_labels(
     Args:
         predicted: Predicted label of each text, or a list of labels.
         references: Right label of each text, or a list of labels.
-        labels: Names of the labels, in the order of the report; others follow. Defaults to all that occur,
-            sorted.
+        labels: Names of the labels, in the order of the report; labels not named here follow. Defaults to
+            all that occur, sorted.
 
     Returns:
         The report, with the scores of each label and, for single labels, the confusion matrix.

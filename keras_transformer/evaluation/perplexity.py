@@ -28,8 +28,8 @@ def evaluate_texts(
         generator: The generator.
         texts: Texts that were not used for training. Those of more than `generator.max_length` tokens,
             including the end token, are skipped, with a warning in the log.
-        packed: Whether to join the texts and cut them into pieces, as `data.text_dataset` does, which skips
-            no text. Defaults to False.
+        packed: Whether to join the texts and cut them into pieces, like `packed` of `data.text_dataset`.
+            Then no text is skipped. Defaults to False.
 
     Returns:
         A report with the `perplexity` per token and the `bits_per_character`, which is comparable between

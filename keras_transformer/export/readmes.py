@@ -88,7 +88,7 @@ def _saved_model_readme(
 
 
 def _as_json(value: object) -> object:
-    """Return a value of a column as JSON; of an array, the first numbers."""
+    """Return a value of a column as JSON; for an array, only its first numbers."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value[:_NUM_SHOWN].tolist() if isinstance(value, np.ndarray) else np.asarray(value).item()

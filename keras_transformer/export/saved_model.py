@@ -232,7 +232,7 @@ def _write_warmup_requests(
 
 
 def _rows_by_length(task: ModelTask, sources: Sequence[Value]) -> list[int]:
-    """Return a source for each length to which a compiled search pads."""
+    """Return the index of one source for each length to which a compiled search pads the sources."""
     lengths = _bucket_lengths(task.max_source_length)
     sizes = [task.token_ids([source]).shape[1] for source in sources]
     rows = {next(length for length in lengths if length >= size): row for row, size in enumerate(sizes)}

@@ -60,7 +60,7 @@ class ServedTask(Task):
 
     @property
     def functions(self) -> Self:
-        """Functions of the signatures: those of the SavedModel."""
+        """Functions of the SavedModel, by signature."""
         return self
 
     def __getitem__(self, signature: Signature) -> Callable[..., dict[str, tf.Tensor]]:

@@ -68,10 +68,10 @@ def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]
 def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterable[Value] = ()) -> None:
     """Raise ExportError unless a SavedModel returns the results of its task.
 
-    A new process without Keras and this package loads the SavedModel. It must consist of operations of
-    TensorFlow and TensorFlow Text, have the documented signatures, return the task's results for each source,
-    in a batch and in a separate request, accept bytes that are not UTF-8, and return no rows for an empty
-    batch.
+    A new process without Keras and this package loads the SavedModel. The SavedModel must consist of
+    operations of TensorFlow and TensorFlow Text, have the documented signatures, return the task's results
+    for each source, in a batch and in a separate request, accept bytes that are not UTF-8, and return no rows
+    for an empty batch.
 
     Args:
         directory: Directory of a version.
@@ -80,7 +80,7 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
             ones.
 
     Raises:
-        ExportError: If a result differs; the message shows it.
+        ExportError: If a requirement is not met; the message shows which.
     """
     task = task.repeatable()
     _verify_results(Path(directory), task, _Expected.of(task, examples))
@@ -164,7 +164,7 @@ def _result_differences(
     report: _SignatureReport,
     expected: Sequence[object],
 ) -> Iterator[str]:
-    """Describe each result that differs from the expected one, or from that of a separate request."""
+    """Describe each result that differs from the expected one, or from the result of a separate request."""
     together = read(report["together"])
     # The last source may be bytes that are not UTF-8, which have no expected result.
     for source, received, wanted in zip(sources, together, expected, strict=False):
@@ -205,7 +205,7 @@ def _are_same_hypotheses(received: list[Translation], wanted: list[Translation])
 
 
 def _is_tied(hypothesis: Translation, hypotheses: Sequence[Translation]) -> bool:
-    """Return whether another hypothesis has a close score; for the last it may be one that is not kept."""
+    """Return whether another hypothesis has a close score; True for the last, whose tie may be cut off."""
     others = [other for other in hypotheses if other is not hypothesis]
     return hypothesis is hypotheses[-1] or any(_is_close(hypothesis.score, other.score) for other in others)
 

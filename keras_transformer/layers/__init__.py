@@ -1,4 +1,4 @@
-"""Layers of Figure 1; each can be used separately.
+"""Layers of "Attention Is All You Need", Figure 1; each can be used separately.
 
 Letters in shapes and einsum equations: `b` batch, `t` query or target length, `s` key or source length, `d`
 model width, `h` heads, `k` head width, `f` inner width, `v` vocabulary size, `n` hypotheses per source, `T`

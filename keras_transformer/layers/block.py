@@ -160,7 +160,7 @@ class _Residual(keras.layers.Layer):
         self.norm.build(inputs_shape)
 
     def normalize(self, inputs: Tensor, training: bool | None = None) -> Tensor:
-        """Return the sub-layer's input `(b, t, d)`."""
+        """Return the inputs `(b, t, d)`, normalized if pre-norm."""
         return self.norm(inputs, training=training) if self.norm_first else inputs
 
     def call(self, inputs: Tensor, outputs: Tensor, training: bool | None = None) -> Tensor:
@@ -170,7 +170,7 @@ class _Residual(keras.layers.Layer):
 
 
 class _Stack(_Block):
-    """Stack of layers, with a final normalization if they are pre-norm."""
+    """Stack of layers with an optional final normalization."""
 
     def __init__(
         self,
@@ -215,7 +215,7 @@ class _Stack(_Block):
     def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> dict[str, Tensor]:
         """Return the attention scores of every layer of a built stack.
 
-        Takes the inputs and masks of the call, without `training`.
+        Takes the call arguments, except `training` and `mask`.
 
         Returns:
             A dict of `layer_{i}/self_attention` `(b, h, t, t)` and, in a decoder, `layer_{i}/cross_attention`

@@ -20,7 +20,7 @@ class _AttentionCache(NamedTuple):
     """Projected keys and values of one attention.
 
     The `n` hypotheses of a source share one row: slot `t * n + j` holds position `t` of hypothesis `j`.
-    Reordering hypotheses therefore moves no keys or values; a mask selects the slots that each may read.
+    Reordering hypotheses therefore moves no keys or values; a mask selects the slots that a hypothesis reads.
     """
 
     keys: Tensor
@@ -40,7 +40,7 @@ def _append_slots(buffer: Tensor, num_slots: Tensor | int) -> Tensor:
 
 
 class _Step(NamedTuple):
-    """Values of one decoding step that all layers share."""
+    """Data of one decoding step, the same for all layers."""
 
     position: Tensor | int
     """Position to compute, `p`, an integer scalar."""
@@ -106,7 +106,7 @@ class _CachedAttention:
         visible: Tensor,
         encoder_padding_mask: Tensor | None = None,
     ) -> _Step:
-        """Return the values of a step that all layers share, from one self-attention cache.
+        """Return the `_Step` of `position`, from the self-attention cache of any layer.
 
         `visible` `(b, n, T * n)`, whose first size may be 1, is True where a hypothesis may read a slot;
         `encoder_padding_mask` `(b, s)` is True where the source has a token.

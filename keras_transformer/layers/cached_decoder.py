@@ -27,8 +27,8 @@ class _DecoderCache(NamedTuple):
     encoder_padding_mask: Tensor
     """`(b, s)`, True where the source has a token; `()` if no mask is given, or without an encoder."""
     ancestors: Tensor
-    """int32 `(b, n, T)`: index of the hypothesis whose keys and values each hypothesis reads at each
-    position; -1 if the position is not yet written."""
+    """int32 `(b, n, T)`: for each hypothesis and position, index of the hypothesis whose slot it reads there;
+    -1 if the position is not yet written."""
     attention_sums: Tensor = ()
     """float32 `(b, n, s)`: attention to each source position summed over the steps, averaged over the heads
     of the last layer; `()` if not tracked."""
@@ -129,14 +129,15 @@ class CachedDecoder:
             max_length: Number of target positions in the cache, `T`.
             beam_size: Number of hypotheses per source, `n`.
             batch_size: Batch size, `b`. Required without `encoder_output`, else must be None.
-            track_attention: Whether to track `attention_sums`, for a coverage penalty.
+            track_attention: Whether to sum the attention to each source position in `attention_sums`, for a
+                coverage penalty.
 
         Returns:
             The cache for `step`.
 
         Raises:
-            ValueError: If `encoder_output` does not match the one at `build`, or not exactly one of
-                `encoder_output` and `batch_size` is given.
+            ValueError: If `encoder_output` differs from the decoder's first call in presence or width, or if
+                both or neither of `encoder_output` and `batch_size` are given.
         """
         self._decoder.layers[0].check_encoder_output(encoder_output)
         if (encoder_output is None) == (batch_size is None):

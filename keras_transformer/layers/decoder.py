@@ -16,8 +16,8 @@ class DecoderLayer(_Block):
 
     In the cross-attention, queries come from the decoder, keys and values from the encoder's output
     ("Attention Is All You Need", sections 3.1 and 3.2.3). The encoder's output may have another length and
-    width than the decoder's input. A layer built without `encoder_output` has no cross-attention. The
-    constructor takes the arguments of `Encoder`, except `num_layers`, `final_norm` and `share_layers`.
+    width than the decoder's input. If the first call has no `encoder_output`, there is no cross-attention.
+    The constructor takes the arguments of `Encoder`, except `num_layers`, `final_norm` and `share_layers`.
 
     Call arguments:
         inputs: `(b, t, d)`.
@@ -27,16 +27,16 @@ class DecoderLayer(_Block):
         attention_mask: `(t, t)`, `(b, t, t)`, `(b, 1, t, t)` or `(b, h, t, t)`; True (1) where the query may
             attend to the key. Combined with the causal mask.
         cross_attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the
-            query may attend to the key of the cross-attention.
+            target position may attend to the source position.
         training: Whether to apply dropout.
 
     Returns:
         `(b, t, d)`.
 
     Raises:
-        TypeError: See `Decoder`.
-        ValueError: If `num_heads` does not divide the width, or `encoder_output` does not match the one at
-            `build`; see also `Decoder`.
+        TypeError: See `Encoder`.
+        ValueError: If `num_heads` does not divide the width, or `encoder_output` differs from the first call
+            in presence or width; see also `Encoder`.
 
     Example:
         >>> x, memory = keras.ops.zeros((1, 3, 8)), keras.ops.zeros((1, 5, 16))
@@ -136,7 +136,7 @@ class DecoderLayer(_Block):
     ) -> dict[str, Tensor]:
         """Return the attention scores of a built layer.
 
-        Takes the inputs and masks of the call, without `training`.
+        Takes the call arguments, except `training`.
 
         Returns:
             `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the latter only with an

@@ -25,15 +25,15 @@ def dot_product_attention(
         query: `(b, t, h, k)`.
         key: `(b, s, h, k)`. With fewer heads, each serves a group of neighboring query heads (Ainslie et al.
             2023; Shazeer 2019).
-        value: `(b, s, h, k)`, with as many heads as the key, and any width.
+        value: `(b, s, h, any width)`, with as many heads as the key.
         mask: Broadcasts to `(b, h, t, s)`; True where the query may attend to the key. Defaults to all True.
         bias: Broadcasts to `(b, h, t, s)`; added to the logits before the softmax.
         dropout: Function applied to the scores `(b, h, t, s)` before they weight the values.
         training: Whether gradients will be computed. If True, TensorFlow computes them with fewer operations.
 
     Returns:
-        The output `(b, t, h, k)`, and the scores `(b, h, t, s)` after the softmax and before dropout. Both
-        are zero for a query with no visible key.
+        The output `(b, t, h, width of the value)`, and the scores `(b, h, t, s)` after the softmax and before
+        dropout. Both are zero for a query with no visible key.
 
     Raises:
         TypeError: If the mask holds neither booleans nor numbers.

@@ -56,7 +56,7 @@ class FeedForward(keras.layers.Layer):
 
     Args:
         intermediate_dim: Inner width, `f`.
-        activation: Activation, as `keras.activations.get` takes it, or `gelu_tanh`.
+        activation: Argument of `keras.activations.get`, or `gelu_tanh`. Defaults to `relu`.
         gated: Whether to use a gated feed-forward network (GLU).
         use_bias: Whether the linear maps have biases.
         dropout: Dropout rate after the activation.

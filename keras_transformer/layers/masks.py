@@ -131,7 +131,7 @@ def _expand_query_mask(mask: Tensor, scores_shape: Shape) -> Tensor:
 
 
 def _check_query_mask(shape: Shape, scores_shape: Shape) -> None:
-    """Raise ValueError unless a mask has a shape of queries and keys."""
+    """Raise ValueError if an `attention_mask` has a wrong shape."""
     batch, heads, *lengths = scores_shape
     wanted: dict[int, Shape] = {2: tuple(lengths), 3: (batch, *lengths), 4: (batch, heads, *lengths)}
     if len(shape) not in wanted or not _fits(shape, wanted[len(shape)]):
@@ -197,7 +197,7 @@ def _warn_if_inverted(masks: _Masks) -> bool:
 def _mask_queries(
     queries: Tensor, mask: Tensor | None, query_mask: Tensor, has_scores: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Give padding queries Keras's output: zeros if Keras computes scores, else the mean of the values."""
+    """Make padding queries return what Keras returns: zeros if it computes scores, else the values' mean."""
     # (b, t) -> (b, t, 1, 1)
     query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
     rows = ops.transpose(query_mask, (0, 2, 1, 3))

@@ -82,8 +82,8 @@ class MultiHeadAttention(keras.layers.Layer):
     and weight order: `get_weights` and `set_weights` transfer the weights of layers and of whole models in
     both directions.
 
-    A subclass may override `_compute_attention`, as in Keras. It takes heads `(b, t, h, k)` and a mask that
-    broadcasts to `(b, h, t, s)`, and returns heads and scores.
+    A subclass may override `_compute_attention`, as in Keras. The method takes heads `(b, t, h, k)` and a
+    mask that broadcasts to `(b, h, t, s)`, and returns heads and scores.
 
     Args:
         num_heads: Number of query heads, `h`.
@@ -134,7 +134,7 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        Queries that are not padding but may attend to no key get zeros; in Keras, the mean of all values.
+        Non-padding queries that may attend to no key return zeros; Keras returns the mean of all values.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.

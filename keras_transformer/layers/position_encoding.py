@@ -34,11 +34,11 @@ def sinusoidal_position_encoding(
 
     Args:
         length: Number of positions, `t`.
-        hidden_dim: Width, `d`. An odd width ends with a sine.
+        hidden_dim: Width, `d`. An odd width drops the last cosine.
         start: First position; above zero when decoding step by step.
         max_wavelength: Wavelengths range from `2π` to `2π · max_wavelength` positions.
         layout: `interleaved` (sine, cosine, sine, …) as in the paper, or `concatenated` (all sines, then all
-            cosines) as in its first implementation.
+            cosines) as in Tensor2Tensor.
 
     Returns:
         A float32 tensor `(t, d)`.

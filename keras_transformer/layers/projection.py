@@ -149,7 +149,7 @@ def _lora_disabled(layer: keras.layers.Layer) -> Iterator[None]:
 
 
 def _matrix_initializer(initializer: Callable[..., Tensor], num_summed: int) -> Callable[..., Tensor]:
-    """Return a copy of an initializer that draws a kernel as a 2-D matrix, different for each copy."""
+    """Copy an initializer so that it draws a kernel as a 2-D matrix, with different numbers per copy."""
     draw = _clone(initializer)
 
     def initialize(shape: tuple[int, ...], dtype: str | None = None) -> Tensor:

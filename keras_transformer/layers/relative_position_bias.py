@@ -15,7 +15,7 @@ from keras_transformer.types import Shape, Tensor
 def _clipped_distances(
     query_length: Tensor | int, key_length: Tensor | int, start: Tensor | int, limit: int
 ) -> Tensor:
-    """Return `(t, s)`: 0 for keys at least `limit` before the query, up to `2 * limit` after it."""
+    """Return key position minus query position, clipped to `±limit`, plus `limit`: int32 `(t, s)`."""
     queries = ops.arange(query_length, dtype="int32") + as_position(start)
     # (t,), (s,) -> (t, s)
     distances = ops.arange(key_length, dtype="int32")[None, :] - queries[:, None]
@@ -27,7 +27,7 @@ class RelativePositionBias(keras.layers.Layer):
     """Learned per-head bias on the attention logits, indexed by query-key distance (T5).
 
     Each near distance has a separate bucket; farther distances share buckets of logarithmically growing size,
-    and all of at least `max_distance` share one.
+    and all distances of at least `max_distance` share one.
 
     Args:
         num_heads: Number of attention heads, `h`.
@@ -89,7 +89,7 @@ class RelativePositionBias(keras.layers.Layer):
         return ops.cast(biases, self.compute_dtype)
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
-        """Return `between` for queries `(b, t, h, k)`, whose values do not matter."""
+        """Return `between` for queries `(b, t, h, k)`; only their length matters."""
         return self.between(dynamic_shape(query)[1], key_length, start)
 
     def between(

@@ -11,13 +11,13 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativePositionKeys(keras.layers.Layer):
-    """Learned key vector per query-key distance, which each query is multiplied with.
+    """Learned key vector per query-key distance; its product with the query is added to the logits.
 
-    Unlike `RelativePositionBias`, the added logits depend on the query, so a head can look a number of
-    positions back that the query decides. All heads share the vectors.
+    Unlike in `RelativePositionBias`, these products depend on the query, so the query can decide how many
+    positions back a head looks. All heads share the vectors.
 
     Args:
-        max_distance: Distance from which on all keys share one vector.
+        max_distance: Keys this far or farther share one vector per direction.
         **kwargs: `name` and `dtype` of a Keras layer.
 
     Call arguments:

@@ -12,11 +12,11 @@ from keras_transformer.types import Shape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativeSinusoids(keras.layers.Layer):
-    """Logits of queries with a projected sinusoidal encoding of the query-key distance.
+    """Logits from the query and a projected sinusoidal encoding of the query-key distance.
 
-    The terms (b) and (d) of the paper, `(q + v) · W r`, where `r` has sines and cosines of the distance. The
-    term (c) is in the bias of the queries. Distances longer than in training have an encoding too, so models
-    can work on longer sequences than they were trained on (Csordás et al. 2021).
+    Computes the terms (b) and (d) of the paper, `(q + v) · W r`, where `r` has sines and cosines of the
+    distance. The bias of the query projection yields the term (c). Distances longer than in training have an
+    encoding too, so models can work on longer sequences than they were trained on (Csordás et al. 2021).
 
     Args:
         **kwargs: `name` and `dtype` of a Keras layer.

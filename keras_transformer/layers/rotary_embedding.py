@@ -78,8 +78,8 @@ class RotaryEmbedding(keras.layers.Layer):
         A tensor of the shape and dtype of the inputs. The rotation is computed in float32.
 
     Raises:
-        ValueError: If `max_wavelength` or `scaling_factor` is not above zero, the width is odd, or the inputs
-            have another rank.
+        ValueError: If `max_wavelength` or `scaling_factor` is not above zero, the width is odd, or the rank
+            of the inputs is not 3 or 4.
 
     Example:
         >>> tuple(RotaryEmbedding()(keras.ops.zeros((1, 5, 2, 8))).shape)

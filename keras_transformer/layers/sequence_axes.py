@@ -65,7 +65,7 @@ class _SequenceAxes:
         return axes
 
     def _flat_shape(self, shape: Shape) -> Shape:
-        """Return the shape `(b, t, d)` of an input of this shape after `flatten`."""
+        """Return the shape `(b, t, d)` that `flatten` gives an input of `shape`."""
         shape = known_sizes(shape)
         batch, length = (
             _known_product(shape[axis] for axis in axes) for axes in (self.leading, self.sequence)
@@ -182,7 +182,7 @@ class _SequenceAxes:
             )
 
     def _mask_sizes(self, mask_shape: Shape, query: _Sizes, key: _Sizes) -> tuple[_Sizes, _Sizes]:
-        """Return the leading sizes and the lengths, `(t, s)` or Keras's `(*queries, *keys)`, of a mask."""
+        """Return a mask's leading sizes and its lengths, `(t, s)` or `(*queries, *keys)` as in Keras."""
         leading, num_lengths = tuple(query[axis] for axis in self.leading), len(self.sequence)
         if len(mask_shape) == 2:
             leading = ()

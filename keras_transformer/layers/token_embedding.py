@@ -43,7 +43,7 @@ class TokenEmbedding(keras.layers.Layer):
         token_ids: Integers `(b, t)`, each at least 0 and below `v`. Whole numbers in float32 are accepted.
 
     Returns:
-        `(b, t, d)` in the layer's dtype.
+        `(b, t, d)` in the layer's compute dtype.
 
     Raises:
         TypeError: If the ids are not whole numbers.
@@ -115,7 +115,7 @@ class TokenEmbedding(keras.layers.Layer):
 
 
 def _as_integers(token_ids: Tensor) -> Tensor:
-    """Return whole floats as integers; raise TypeError for fractions, or return -1 in a traced graph."""
+    """Return whole floats as integers; for fractions raise TypeError, or return -1 in a traced graph."""
     # Keras passes floats when it makes the inputs itself: for a subclassed model loaded from a file, and for
     # a `Sequential` without an `Input`. Half precision cannot hold large ids and is refused.
     dtype = keras.backend.standardize_dtype(token_ids.dtype)

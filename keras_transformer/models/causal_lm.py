@@ -27,8 +27,8 @@ class CausalLM(ConfiguredModel):
     Args:
         vocabulary_size: Number of token ids, `v`.
         **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except
-            vocabulary sizes, frames, separate numbers of encoder and decoder layers, and what source and
-            target share.
+            `share_embeddings`, `share_positions` and those with `source`, `target`, `encoder` or `decoder` in
+            the name.
 
     Call arguments:
         token_ids: Integers `(b, t)`, beginning with the start token.

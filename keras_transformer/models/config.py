@@ -122,8 +122,8 @@ class _ModelConfig(LayerConfig):
 class TransformerConfig(_ModelConfig):
     """Options of a `Transformer`; most of them are also in the `[model]` table of a run's TOML file.
 
-    Vocabulary sizes may be None until the vocabularies are known. To change a copy, use
-    `dataclasses.replace`; for a preset, see the example.
+    Vocabulary sizes may be None until the vocabularies are known. To change options, use
+    `dataclasses.replace`; to change a preset, see the example.
 
     Raises:
         TypeError: If a size is not an integer, or a rate is not a number.
@@ -218,8 +218,8 @@ class _EncoderConfig(_ModelConfig):
     """Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for classification,
     `gelu` for masked tokens. Defaults to None, no such layer."""
     head_norm: bool = False
-    """Whether the `head_activation` layer is followed by a normalization, as for masked tokens in BERT,
-    instead of dropout."""
+    """Whether a normalization instead of dropout follows the `head_activation` layer. BERT has one for masked
+    tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,7 +26,7 @@ class _ConvolvedFrames(_FrameSource):
 class FrameConvolutions(keras.layers.Layer):
     """Two convolutions of width 3 with GELU, from frames `(b, s, w)` to vectors `(b, ceil(s / 2), d)`.
 
-    Frames at padding count as zeros, as do those before the first and after the last frame.
+    Padding frames, and positions before the first and after the last frame, are read as zeros.
     """
 
     def __init__(self, hidden_dim: int, **kwargs: object) -> None:

@@ -36,11 +36,11 @@ class EncoderModel(_EncodingModel):
         output_bias: Whether a tied output has a bias per vocabulary entry. Untied outputs always have a bias.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether a normalization, not dropout, follows the dense layer, as for masked tokens in
-            BERT.
+        head_norm: Whether a normalization instead of dropout follows the dense layer. BERT has one for masked
+            tokens.
         **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except
-            vocabulary sizes, frames, separate numbers of encoder and decoder layers, and what source and
-            target share.
+            `share_embeddings`, `share_positions` and those with `source`, `target`, `encoder` or `decoder` in
+            the name.
 
     Call arguments:
         inputs: Token ids, integers `(b, s)`, where 0 is padding; or for frames a dict of `features`

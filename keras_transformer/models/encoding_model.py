@@ -39,8 +39,8 @@ class _EncodingModel(ConfiguredModel):
         Args:
             encoder_inputs: Token ids, integers `(b, s)`, or frames `(b, s, w)`.
             training: Whether to apply dropout.
-            padding_mask: `(b, s)`; True (1) where there is a token or a frame. Defaults to hiding id 0 in
-                token ids, and nothing in frames.
+            padding_mask: `(b, s)`; True (1) where there is a token or a frame. Defaults to True for
+                ids other than 0 and for every frame.
 
         Returns:
             The encoder's output `(b, s, d)` and its padding mask `(b, s)`; `source_convolutions` halves `s`.
@@ -53,7 +53,7 @@ class _EncodingModel(ConfiguredModel):
         return self.encoder(x, padding_mask=mask, training=training), mask
 
     def _encoder_scores(self, values: Tensor, padding_mask: Tensor) -> dict[str, Tensor]:
-        """Return the encoder's attention scores, named as in the model."""
+        """Return the encoder's attention scores; all names begin with `encoder/`."""
         x, mask = self._embedded_source(values, padding_mask, training=False)
         return {f"encoder/{name}": scores for name, scores in self.encoder.attention_scores(x, mask).items()}
 

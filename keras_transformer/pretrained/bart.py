@@ -148,7 +148,7 @@ class _Pegasus(_Bart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _M2M100(_Bart):
-    """M2M100 and NLLB: pre-norm, sinusoids with other frequencies, positions start after padding."""
+    """M2M100 and NLLB: pre-norm, sinusoids with other frequencies, positions start after the padding id."""
 
     vocab_size: int = 128112
     activation_function: str = "relu"

@@ -137,7 +137,7 @@ class _Bert(_EncoderFamily):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Roberta(_Bert):
-    """RoBERTa: BERT whose positions start after that of padding."""
+    """RoBERTa: BERT whose positions start after the padding id."""
 
     vocab_size: int = 50265
     pad_token_id: int = 1

@@ -312,7 +312,7 @@ def _as_array(tensor: Tensor) -> Tensor:
 
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
-    """Load a pickle with torch, only tensors and memory-mapped if possible. It could contain any program."""
+    """Load only the tensors of a pickle with torch, memory-mapped if possible; its code never runs."""
     torch = import_extra("torch", f"{path} is a pickle, and without model.safetensors reading it", "torch")
     # Since torch 1.6 it is an uncompressed ZIP file; a compressed entry could expand to any size.
     is_zip = zipfile.is_zipfile(path)

@@ -45,13 +45,13 @@ class _Scales(NamedTuple):
 
 
 def _option(default: Any, *ours: str) -> Any:
-    """Return a field whose value is that of our options `ours`; export uses the first of them."""
+    """Return a field of `config.json` that sets our options `ours`; export uses the first of them."""
     return dataclasses.field(default=default, metadata={"ours": ours})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Family:
-    """Base class of families: fields of `config.json`, which omits values equal to these defaults."""
+    """Base class of families: fields of `config.json`, with the defaults of omitted fields."""
 
     vocab_size: int
     pad_token_id: int
@@ -68,7 +68,7 @@ class _Family:
     ignored: ClassVar[frozenset[str]] = frozenset()
     """Additional settings that do not change outputs, or that the tokenizer handles."""
     zeros: ClassVar[tuple[str, ...]] = ()
-    """Name endings of tensors that are zero and missing in the checkpoint."""
+    """Name endings of tensors that are zeros if the checkpoint lacks them."""
     prefix: ClassVar[str] = "model."
     """Prefix of tensor names, unless the model was saved without its logits layer."""
 
@@ -101,7 +101,7 @@ class _Family:
         return family
 
     def sizes(self) -> Iterator[tuple[str, int, str, int, int]]:
-        """Yield setting, value, tensor, axis, extra rows: the axis must have the value plus the extra rows.
+        """Yield setting, value, tensor, axis and extra rows: the size of the axis must be value + extra rows.
 
         All sizes are compared with the headers of the weights before a model is built.
         """
@@ -126,14 +126,14 @@ class _Family:
                 yield self._name(ours), value, name, 0, first + options[ours] - value
 
     def layers(self) -> Iterator[tuple[str, int, str]]:
-        """Yield the setting of each stack's depth, the depth, and a tensor of each layer `{i}`."""
+        """Yield for each stack the setting of its depth, the depth, and a tensor name with `{i}`."""
         for stack in self.stacks:
             ours = f"num_{stack}_layers"
             tensor = f"{self.layer_names(stack)['feed_forward.inner']}.weight"
             yield self._name(ours), self.options()[ours], tensor
 
     def _name(self, ours: str, stack: str = "") -> str:
-        """Return the Hugging Face name of our option, for a stack if they differ."""
+        """Return the Hugging Face name of our option, which may depend on the stack."""
         names = [name for name, all_of_ours in self.names().items() if ours in all_of_ours]
         return next((name for name in names if name.startswith(stack)), names[0])
 

@@ -111,7 +111,7 @@ class _Generation:
     ) -> _Search:
         """Return the search of `generate` with our ids; raise InputError if it is not supported.
 
-        `first` are our ids that an output starts with. With `is_given`, they do not count in scores.
+        `first` are our ids that an output starts with. With `is_given`, scores do not include them.
         """
         ours = {int(theirs): number for number, theirs in enumerate(original_ids) if theirs >= 0}
 

@@ -208,7 +208,7 @@ def read_tokenizers(
     *,
     revision: str | None = None,
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Load the tokenizers of a pretrained encoder-decoder.
+    """Load the tokenizers of a pretrained model.
 
     The tokenizers split texts like the original, with TensorFlow graph operations. You can save them, load
     them with `text.load_tokenizer` and export them like all tokenizers. **Their ids differ from the
@@ -220,8 +220,8 @@ def read_tokenizers(
     `WhisperForConditionalGeneration.generate`; the last of them is always `<|notimestamps|>`.
 
     `config.json` is required; `tokenizer_config.json`, `added_tokens.json` and `generation_config.json` are
-    read if they exist. A `tokenizer.json` is enough in place of a SentencePiece model (the format of
-    `transformers` 5).
+    read if they exist. A `tokenizer.json` (the format of `transformers` 5) can replace the SentencePiece
+    model.
 
     Texts are split as by the SentencePiece library. These tokenizers differ from those of `transformers`:
 
@@ -248,7 +248,7 @@ def read_tokenizers(
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
 
     Returns:
-        The tokenizers of the source and the target.
+        The tokenizers of the source and the target; for an encoder, the same one twice.
 
     Raises:
         InputError: If a file is missing, damaged or inconsistent with the others, the tokenizer is not
@@ -275,8 +275,8 @@ def save_hugging_face(translator: Translator | TextClassifier | TextTagger, dire
 
     Raises:
         InputError: If a file cannot be written, or the directory is not empty.
-        ValueError: If no supported family has an option of the model, tokenizer or search; the message names
-            it.
+        ValueError: If no family supports an option of the model, tokenizer or search; the message names the
+            option.
 
     Example:
         ```python

@@ -42,7 +42,7 @@ class _Settings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _AddedToken:
-    """Token added to those of the splitting model."""
+    """Token outside the SentencePiece or BPE model."""
 
     id: int
     content: str

@@ -110,7 +110,7 @@ def _check_unwritten(files: _Directory, texts: Sequence[str], rows: int, size: s
 def _split_model(files: _Directory, name: str, first: Sequence[str] = ()) -> tuple[Config, list[str], bool]:
     """Return fields of a `Spec`, the pieces, and whether the pieces cover all ids of the model.
 
-    A SentencePiece model covers only its own pieces; `tokenizer.json`, read if there is none, covers all.
+    A SentencePiece model covers only its own pieces. Without one, `tokenizer.json` is read, which covers all.
     """
     if not _has_only_fast(files, name):
         proto, pieces = files.sentence_piece(name, first)
@@ -125,7 +125,7 @@ def _named_pieces(vocabulary: Config, **others: Any) -> Tokenizer:
 
 
 def _own_subwords(spec: _NamedPieceTokenizer.Spec) -> SubwordTokenizer | None:
-    """Return the `SubwordTokenizer` that was exported as Marian's; None for other tokenizers."""
+    """Return the `SubwordTokenizer` that was exported as a `MarianTokenizer`; None for others."""
     if not spec.special[SPECIAL_IDS.start]:
         return None
     # Recognized by its start token and its pieces.
@@ -192,7 +192,7 @@ def _read_pegasus(files: _Directory, source: str | None, target: str | None) -> 
 def _read_with_languages(
     name: str, files: _Directory, source: str | None, target: str | None
 ) -> tuple[Tokenizer, Tokenizer]:
-    """Read tokenizers that add a language token before each text, or after its end."""
+    """Read tokenizers that add a language token before each text, or after its end token."""
     is_last, settings = name == "MBartTokenizer", _read_settings(files)
     tokens = _language_tokens(name)
     if name == "M2M100Tokenizer":

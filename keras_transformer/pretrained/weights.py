@@ -73,7 +73,7 @@ class _Part:
 
 @dataclasses.dataclass(frozen=True)
 class _Table:
-    """Embedding table; `ids` are the checkpoint rows of our rows, -1 for none."""
+    """Embedding table; `ids` has the checkpoint row of each of our rows, -1 for none."""
 
     variable: Tensor
     name: str
@@ -111,7 +111,7 @@ def _pairs(
 ) -> Iterator[_Part | _Table]:
     """Yield each weight with its tensor, except for computed positions and the logit bias.
 
-    `ids` are checkpoint ids by side; `roles` give for each table name its role (source, target, output);
+    `ids` are checkpoint ids by side. `roles` maps each table name to its role (source, target, output).
     `head` has tensor names of additional parts of the model.
     """
     for path, name in head.items():
@@ -229,8 +229,8 @@ def _load_model(
 ) -> Transformer:
     """Build the model with the weights of the checkpoint, for the vocabularies of the tokenizers.
 
-    `ids` are `Tokenizer.original_ids` of both sides (no source for audio). A start token of -1 gets the row
-    of `start_id` and is never generated.
+    `ids` are `Tokenizer.original_ids` of both sides (no source for audio). A start token with id -1 gets the
+    row of `start_id` and is never generated.
     """
     names = _table_names(tensors, family, path)
     for side, each in ids.items():

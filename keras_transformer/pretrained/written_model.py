@@ -33,7 +33,7 @@ class _Written(NamedTuple):
 
 
 class _MisfitError(Exception):
-    """The family has other values of some options than the model."""
+    """Some options of the model and the family differ."""
 
     def __init__(self, family: type[_EncoderDecoder], **pairs: tuple[object, object]) -> None:
         received, theirs = (

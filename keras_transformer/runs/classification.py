@@ -149,7 +149,7 @@ class ClassificationRun(LabelRun):
     def mistakes(
         self, examples: Sequence[LabelledText], outputs: Sequence[Classification]
     ) -> list[tuple[Any, ...]]:
-        """Return texts with their true label, predicted label and its probability, most confident first."""
+        """Return misclassified texts with true label, predicted label and probability, surest first."""
         rows = [
             (text, _shown(label), _shown(self._given(output)), output.probability)
             for (text, label), output in zip(examples, outputs, strict=False)

@@ -53,8 +53,8 @@ class _DataSection(_Section):
     validation_fraction: Fraction = 0.05
     """Fraction of the training data to hold out if there are no validation data."""
     tokens_per_batch: Count | None = None
-    """Maximum number of tokens per batch, with padding. The default grows with the corpus, from 512
-    to 4096."""
+    """Maximum number of tokens or frames per batch on each side, with padding. The default grows with the
+    corpus, from 512 to 4096."""
     seed: Seed = 0
     """Random seed of the validation split, the order of the batches, the sample of a large corpus, and the
     built-in dates."""
@@ -98,8 +98,8 @@ class _ModelSection(_Section, extra="allow"):
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
     """Model size, and the defaults of the other model options."""
     initial_model: FileName | None = None
-    """Run or saved model to fine-tune. Its vocabularies, architecture and weights are kept; only dropout
-    rates and `rematerialize` may differ."""
+    """Directory of a run or imported model to fine-tune. Training starts from its vocabularies, architecture
+    and weights. Only dropout rates and `rematerialize` may differ."""
 
     @model_validator(mode="after")
     def _check(self) -> "_ModelSection":
@@ -147,7 +147,7 @@ class _TrainingSection(_Section):
     schedule: Literal["constant", "cosine", "inverse_square_root", "noam"] = "inverse_square_root"
     """Learning rate schedule. All except `constant` start with a warm-up."""
     peak_learning_rate: Positive = 1e-3
-    """Highest learning rate, at the end of the warm-up. `noam` ignores it and follows `hidden_dim`."""
+    """Highest learning rate, at the end of the warm-up. `noam` ignores it and uses `hidden_dim` instead."""
     warmup_steps: Count | None = None
     """Number of warm-up updates. Defaults to a fifth of all updates, at most 1000. `cosine` never uses more
     than a fifth."""
@@ -159,7 +159,7 @@ class _TrainingSection(_Section):
     z_loss: Weight | None = None
     """Weight of the z-loss, which keeps logits small. Defaults to 1e-4 in mixed precision, else 0."""
     clip_norm: Positive | None = None
-    """Maximum global norm of the gradients."""
+    """Maximum global norm of the gradients. Defaults to no clipping."""
     gradient_accumulation_steps: Count = 1
     """Number of batches per update. All tokens of an update have the same weight."""
     ema_momentum: Fraction | None = None
@@ -172,7 +172,7 @@ class _TrainingSection(_Section):
     """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
     `frames`."""
     patience: Count | None = None
-    """Stop after this many epochs without improvement."""
+    """Stop after this many epochs without improvement. Defaults to no early stopping."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras dtype policy."""
     distribute: Literal["cores", "mirrored", "tpu", "data_parallel", "model_parallel"] | None = None
@@ -281,7 +281,7 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def start(cls, options: Mapping[str, Value]) -> "RunConfig":
-        """Return the configuration that `default` starts from. A task may have built-in data."""
+        """Return the configuration that `default` starts from, such as that of the built-in dates."""
         return cls()
 
     @classmethod
@@ -350,7 +350,7 @@ class RunConfig(_Section, strict=False):
 
     @classmethod
     def options(cls) -> dict[str, _Option]:
-        """Return all options by name, in section order; on `RunConfig` itself those of all tasks."""
+        """Return the options of the task by name, in section order. `RunConfig` has those of all tasks."""
         if cls is not RunConfig:
             return _options(cls)
         options = dict(_options(RunConfig.tasks[_DEFAULT_TASK]))

@@ -66,7 +66,7 @@ class _RunBatches:
         return self._batches(self.training, first_epoch)
 
     def training_shapes(self) -> list[tuple[int, int]]:
-        """Return the shapes of the training batches if each is compiled; noise may add some."""
+        """Return the training batch shapes if each shape is compiled, else []. Noise may add shapes."""
         if not self.kind.pads_to_buckets:
             return []
         return batch_shapes(self.training.lengths(), self.sizes.tokens_per_batch)

@@ -29,10 +29,11 @@ class _FramesSection(_DataSection):
     """Training, validation and test frames, their targets, and length limits."""
 
     frames: FileName | None = None
-    """Training frames: a directory of `.npy` files, or a `.npy`, `.npz` or `.tfrecord` file."""
+    """Training frames (arrays `(s, w)`): a directory of `.npy` files, or a `.npy`, `.npz` or `.tfrecord`
+    file."""
     targets: FileName | None = None
-    """Targets of `frames`: a `.tsv` file with the name of each file of frames and its target, or a file with
-    one target per line. Defaults to the targets in the file of `frames`."""
+    """Targets of `frames`: a `.tsv` file with two columns (name of a `.npy` file or `.npz` array, target), or
+    a file with one target per line. Defaults to the targets stored in `frames`."""
     validation_frames: FileName | None = None
     """Validation frames, to select the best epoch. Defaults to a held-out part of the training data."""
     validation_targets: FileName | None = None
@@ -84,7 +85,7 @@ class FrameRun(TranslationRun):
     config: Any
 
     def read(self) -> RunData:
-        """Read all examples. Validation examples without files are held out."""
+        """Read all examples. Without validation files, a part of the training examples is held out."""
         return RunKind.read(self)  # all frames are kept in memory
 
     def origin(self, prefix: str) -> tuple[str, str | None] | None:
@@ -111,7 +112,7 @@ class FrameRun(TranslationRun):
         return digest.hexdigest()
 
     def shown(self, source: np.ndarray) -> str:
-        """Return frames as their number and width."""
+        """Describe frames by their number and width."""
         return f"{len(source)} frames of {source.shape[1]}"
 
     def make_readers(self, data: RunData) -> Readers:

@@ -76,7 +76,7 @@ class _SamplingSection(_Section):
     temperature: Weight = 0.8
     """Sampling temperature. 0 always takes the most likely token."""
     top_k: Count | None = None
-    """Sample only from this many most likely tokens."""
+    """Sample only from the K most likely tokens. Defaults to all tokens."""
     top_p: Fraction | None = 0.95
     """Sample only from the most likely tokens whose cumulative probability reaches this value (nucleus)."""
     num_samples: Count = 1
@@ -172,7 +172,7 @@ class GenerationRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
-        """Compute the perplexity of texts, and continue the beginnings of the first ones."""
+        """Compute the perplexity of all texts, and continue the prompts of the first few."""
         given = [*dict.fromkeys(examples)] if unique else examples
         report = evaluate_texts(task, given, packed=self.config.data.packed)
         prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]

@@ -32,7 +32,7 @@ from keras_transformer.types import SPECIAL_IDS
 # of finished items.
 Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 Readers: TypeAlias = tuple[Any, ...]
-"""Tokenizers or normalizers of the examples, saved under the names that the task has for them."""
+"""Tokenizers or normalizers of the examples, saved under the `tokenizer_names` of the task."""
 
 
 class Corpus(Protocol):
@@ -90,7 +90,7 @@ class RunResults(NamedTuple):
 class RunKind(abc.ABC):
     """Base class for the task-specific part of a run.
 
-    A subclass is registered when it is defined; its name is the `task` of its `config_class`.
+    A subclass is registered when it is defined, under the `task` of its `config_class`.
 
     Args:
         config: Configuration, an instance of `config_class`.
@@ -103,7 +103,7 @@ class RunKind(abc.ABC):
     task_class: ClassVar[type[ModelTask]]
     """Class of the trained task."""
     scored_class: ClassVar[type[Task]]
-    """Class that `score` accepts: `task_class`, or a base class of it and of the served task."""
+    """Class that `score` accepts: `task_class`, or the base class that it shares with its export."""
     model_class: ClassVar[type[keras.Model]]
     """Class of the trained model."""
     dataset: ClassVar[Callable[..., tf.data.Dataset]]
@@ -115,7 +115,7 @@ class RunKind(abc.ABC):
     verb: ClassVar[str]
     """Command that runs a trained model."""
     files: ClassVar[str] = "pairs"
-    """Data option that names the training files; `validation_` and `test_` before it name the others."""
+    """Data option that names the training files. The prefix `validation_` or `test_` names the others."""
     pad_id: ClassVar[int] = SPECIAL_IDS.pad
     """Label that the loss ignores."""
     template: ClassVar[str] = "report.html"
@@ -181,7 +181,7 @@ class RunKind(abc.ABC):
     ) -> list[Any]:
         """Read examples from files, or from a split of a named dataset.
 
-        A file has no splits: with `optional`, the result is empty, else it is the whole file. With `unique`,
+        A file has no splits: it is read whole, or not at all with `optional` (an empty list). With `unique`,
         the columns after the second are further targets.
         """
 

@@ -135,7 +135,7 @@ def _draw(texts: ParallelText, fraction: float, seed: int) -> dict[str, object]:
 
 
 def _where_sources_end(ranks: list[bytes], wanted: int) -> int:
-    """Return how many pairs to hold out: up to `wanted`, in whole sources, but at least one source."""
+    """Return how many pairs to hold out: whole sources, at most `wanted` pairs, but at least one source."""
     ends = [number for number in range(1, len(ranks)) if ranks[number] != ranks[number - 1]]
     if wanted and not ends:
         raise InputError(f"No pair is left to train on. Received: {len(ranks)} pairs of one source.")

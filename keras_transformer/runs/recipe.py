@@ -37,7 +37,7 @@ class _Sizes(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Training recipe for a corpus, as `keras-transformer train` chooses it, for your own script.
+    """Settings that `keras-transformer train` chooses for a corpus, for use in your own script.
 
     Example:
         ```python
@@ -49,8 +49,8 @@ class Recipe:
     """
 
     tokenizer: Tokenizer
-    """Tokenizer of both sides, or of the targets of frames. Characters for short texts of digits, codes or
-    single words, else subwords; a small corpus gets a small vocabulary."""
+    """Tokenizer of both sides, or only of the targets if the sources are frames. Characters for short texts
+    of digits, codes or single words, else subwords; a small corpus gets a small vocabulary."""
     source_reader: Reader
     """The tokenizer, or the `FrameNormalizer` of frames."""
     tokens_per_batch: int
@@ -163,7 +163,7 @@ def choose_sizes(
     warmup_steps: int | None = None,
     gradient_accumulation_steps: int = 1,
 ) -> _Sizes:
-    """Choose the sizes not given, so that a small corpus gets enough updates, most after the warm-up."""
+    """Choose the missing sizes. A small corpus gets enough updates, most of them after the warm-up."""
     # 2,470 pairs, 10 epochs, 4,096 tokens per batch: 40 updates of a warm-up of 1,000, all outputs empty.
     given = _Sizes(tokens_per_batch or 0, epochs or 0, warmup_steps or 0)
     tokens_per_batch = given.tokens_per_batch or max(
@@ -180,7 +180,7 @@ def choose_sizes(
 
 
 def choose_dropout(dropout: float, readers: Sequence[Reader]) -> float:
-    """Return the dropout rate that suits the tokens, for a preset whose rate is not overridden."""
+    """Return the preset's rate `dropout`, but at most 0.1 for frames or character tokenizers."""
     # Short character sequences and frames need less dropout: they follow rules that the model must learn.
     reads_frames = any(isinstance(reader, FrameNormalizer) for reader in readers)
     if dropout > 0.1 and (reads_frames or all(reader.kind == "character" for reader in readers)):

@@ -70,7 +70,7 @@ def _template(name: str) -> jinja2.Template:
 
 
 def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
-    """Return for each metric of the history the tick values of its axis, from the lower to the upper end."""
+    """Return the axis ticks of each metric in the history, from the lower to the upper end of the axis."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     # Loss and learning rate first. Skip the losses that only mirror a score, such as 1 - BLEU.
     for name in sorted(history, key=lambda name: "loss learning_rate".find(name.removeprefix("val_")) < 0):

@@ -226,8 +226,8 @@ class Run:
             progress: As for `runs.score`.
 
         Returns:
-            The scores. For translations: exact match and error rates, and BLEU and chrF if targets have
-            words.
+            The scores. For translations: exact match and error rates, and BLEU and chrF if a target has
+            several words.
 
         Raises:
             InputError: If there is no trained model, or the examples cannot be read.

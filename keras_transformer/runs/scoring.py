@@ -39,7 +39,8 @@ def score(
             manager. The yielded function is called after each batch with its number of sources.
 
     Returns:
-        Error rates, and also BLEU and chrF if targets have words or `tokenize` is `"char"`.
+        Exact match and error rates, and also BLEU and chrF if a target has several words or `tokenize` is
+        `"char"`.
     """
     return _scored(translator, pairs, batch_size, tokenize, unique=unique, progress=progress)[0]
 

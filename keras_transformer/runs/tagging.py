@@ -106,7 +106,7 @@ class TaggingRun(LabelRun):
         return lines
 
     def mistakes(self, examples: Sequence[TaggedText], outputs: Sequence[Tagging]) -> list[tuple[Any, ...]]:
-        """Return texts with their true tags, and with the predicted ones."""
+        """Return the wrongly tagged texts: with true tags, and with predicted tags."""
         tagged = [
             (tokens, [*tags], _fitted(output, len(tokens)))
             for (tokens, tags), output in zip(examples, outputs, strict=False)

@@ -78,7 +78,7 @@ class TranslationRun(RunKind):
         return f"{self.shown(example[0])}  →  {example[1]}"
 
     def make_readers(self, data: RunData) -> Readers:
-        """Train the vocabularies, from training pairs only: others may have unknown tokens."""
+        """Train the vocabularies on training pairs only. Other pairs may have unknown tokens."""
         counts = f"{2 * len(data.train):,} of {2 * data.num_train:,} texts"
         _LOGGER.info("training the vocabularies on %s, drawn with seed %d", counts, self.config.data.seed)
         vocabulary = self.config.vocabulary

@@ -20,7 +20,7 @@ class CompiledModel:
     def call(
         self, name: str, function: Callable[..., Sequence[Tensor]], inputs: Sequence[object], *others: object
     ) -> list[np.ndarray]:
-        """Call a function of the model's inputs and other arrays; `name` identifies its compiled version."""
+        """Call `function` on the model's inputs and other arrays; `name` identifies its compiled version."""
         given = [np.asarray(array) for array in (*inputs, *others)]
         dtypes = [{"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for array in given]
         if name not in self._compiled:

@@ -81,7 +81,7 @@ class _SplitLong(_SplitAll):
     """Functions of a translator that splits only texts that are too long."""
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
-        """Return the best hypothesis of each source; of a long text, those of its pieces, joined."""
+        """Return the best hypothesis of each source. For a long text, join those of its pieces."""
         inputs, is_long = self._model_inputs(source)
         in_pieces = self._translate_in_pieces
         if tf.inside_function():

@@ -19,8 +19,8 @@ class ModelTask(Task):
     """Base class of tasks with a model in memory.
 
     A subclass defines `token_functions`, the model's computations on token ids or frames, and
-    `string_functions`, which encode sources, call them and convert the results. `functions` calls compiled
-    token functions; an export traces the string functions and token functions into its graph.
+    `string_functions`, which encode sources, call the token functions and convert the results. `functions`
+    calls compiled token functions; an export traces the string functions and token functions into its graph.
     """
 
     source: Source
@@ -84,7 +84,7 @@ class ModelTask(Task):
     def request_columns(
         self, sources: Sequence[Value], results: dict[Signature, Sequence[Any]]
     ) -> dict[str, np.ndarray]:
-        """Return an array for each input of each signature. `results` are the expected ones."""
+        """Return an array for each input of each signature. `results` are those of `expected_results`."""
         return {
             name: column.numpy()
             for name, column in zip(self.source.columns, self.source.batch(sources), strict=True)

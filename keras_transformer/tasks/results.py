@@ -63,7 +63,7 @@ class Alignment:
 
 
 class TruncationWarning(UserWarning):
-    """Warning that a source was longer than the task's limit and was truncated.
+    """Warning that a source, or a target to score, exceeded the task's limit and was truncated.
 
     To turn it into an error, call `warnings.simplefilter("error", TruncationWarning)`; to silence it, pass
     `"ignore"`.
@@ -188,4 +188,4 @@ TEXT_SIGNATURES: dict[Signature, ServedSignature] = {
     ),
     "search": ServedSignature({}, _HYPOTHESES, _hypotheses),  # plus its options
 }
-"""Signatures of tasks with texts as outputs; the inputs are those besides the source."""
+"""Signatures of tasks with texts as outputs. Their `inputs` do not include the source."""

@@ -127,7 +127,7 @@ class TextSource(Source):
         self._reads_empty = reads_empty
 
     def check_model(self, model: keras.Model) -> None:
-        """Raise `ValueError` if the model has another vocabulary."""
+        """Raise `ValueError` if the model and the tokenizer differ in vocabulary size."""
         _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Functions of the signatures on strings, which a task calls and an export serves."""
+"""String functions of the signatures, which a task calls and an export serves."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -44,7 +44,7 @@ class _StringFunctions:
     export. `is_cut`, boolean `(b,)`, is True for texts that were longer than a limit.
 
     Args:
-        tokens: The model and its search, on token ids.
+        tokens: Functions of the model and its search on token ids.
         source: Kind of the sources.
         target_tokenizer: Tokenizer of the outputs.
         max_source_length: Maximum length of a source, in tokens or frames.

@@ -30,13 +30,13 @@ class Task:
     signatures: ClassVar[Mapping[Signature, ServedSignature]]
     """Signatures of the task, by name."""
     source: Source | type[Source]
-    """Kind of the sources. The class is enough to check and batch them."""
+    """A `Source`, or its class, which is enough to check and batch sources."""
     noun: ClassVar[str] = "translator"
     """Name of the task in messages."""
 
     @property
     def functions(self) -> _Functions:
-        """Function of each signature: converts the columns of a batch, see `Source`, to outputs."""
+        """Functions by signature. Each converts the columns of a batch (see `Source`) to outputs."""
         raise NotImplementedError
 
     @property

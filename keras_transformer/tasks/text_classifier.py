@@ -26,7 +26,7 @@ class Classification:
     label: str
     """The most probable label. Empty for an empty text and for white space."""
     probability: float
-    """Its probability."""
+    """Probability of `label`."""
     labels: tuple[str, ...]
     """The predicted labels: `label`, or with `multi_label` those with a probability of at least 0.5."""
     probabilities: dict[str, float]
@@ -178,7 +178,7 @@ def _check_source(model: keras.Model, source: Source, tokenizer: Tokenizer) -> N
 
 
 def _check_outputs(model: keras.Model, wanted: tuple[int | None, ...], meaning: str) -> None:
-    """Raise ValueError if the output shape of a model is known and is another one."""
+    """Raise ValueError if the output shape of a model is known and is not `wanted`."""
     shape = getattr(model, "output_shape", wanted)
     if not isinstance(shape, tuple) or len(shape) != len(wanted) or shape[-1] != wanted[-1]:
         raise ValueError(

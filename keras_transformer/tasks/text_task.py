@@ -100,8 +100,8 @@ class TextTask(Task):
 
         Args:
             texts: As for `translate`, but not a single string.
-            num: Maximum number of outputs for each source. Defaults to all outputs of the search, such as
-                `beam_size`.
+            num: Maximum number of outputs for each source. Defaults to the number that the search returns,
+                such as `beam_size`.
             batch_size: As for `translate`.
             progress: As for `translate`.
             tokens: Whether to include each output's tokens with log-probabilities and alternatives, as from
@@ -178,7 +178,7 @@ class TextTask(Task):
         The arguments are those of `translate`, except that `texts` must not be a single string.
 
         Returns:
-            For each source the output, the tokens of both and the attention, as from
+            For each source the output, the tokens of source and output and the attention, as from
             `decoding.align_targets`. Empty for an empty source.
         """
         return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)

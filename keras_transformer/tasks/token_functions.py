@@ -60,7 +60,7 @@ class _TokenFunctions(NamedTuple):
         )
 
     def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
-        """Score targets `(b, t)` with end tokens: scores float32 `(b,)`, token counts, and each token."""
+        """Score targets `(b, t)` with end tokens: scores float32 `(b,)`, token counts, token details."""
         batch_size, first = ops.shape(target_ids)[0], self.search.constraints.first_token_ids
         if first and not self.targets_have_first:
             given = ops.repeat(ops.convert_to_tensor([first], "int32"), batch_size, axis=0)
@@ -111,7 +111,7 @@ class _PromptFunctions(_TokenFunctions):
         return starts, None, ops.reshape(_prompt_ids(source, self.max_length), (-1, self.max_length))
 
     def score(self, inputs: Batch, target_ids: Tensor) -> tuple[Tensor, ...]:
-        """Score the tokens after the prompts: scores float32 `(b,)`, token counts, and each token."""
+        """Score the tokens after the prompts: scores float32 `(b,)`, token counts, token details."""
         [source] = inputs
         # Only the tokens shared with the prompt: at the boundary, subwords may be tokenized differently.
         prompts = _prompt_ids(source, ops.shape(target_ids)[1])

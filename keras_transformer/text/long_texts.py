@@ -1,4 +1,4 @@
-"""Split long texts into sentences, or into parts of a sentence that is too long.
+"""Split long texts into sentences, and sentences that are too long into parts.
 
 Only core TensorFlow operations are used, so an export can split texts too.
 """

@@ -235,7 +235,7 @@ def _most_frequent(batches: Iterable[tf.RaggedTensor], max_vocabulary_size: int 
 
 
 def _check_vocabulary(vocabulary: Sequence[str], lowercase: bool) -> None:
-    """Raise if a piece is not a string, cannot occur in a text of this case, or is repeated."""
+    """Raise if a piece is not a string, is repeated, or cannot occur in a (lower-cased) text."""
     seen: set[str] = set()
     for piece in vocabulary:
         if not isinstance(piece, str):

@@ -42,7 +42,7 @@ class Tokenizer(Reader):
         self.lowercase = lowercase
         self._pieces = tf.constant(list(pieces), tf.string)
         self.original_ids: np.ndarray = np.arange(self.vocabulary_size)
-        """Id of each token in the original vocabulary, -1 for tokens that it lacks: int64 (v,)."""
+        """Id of each token in the original vocabulary of an adapted tokenizer, -1 if absent: int64 (v,)."""
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value}" for name, value in self.options.items() if value)

@@ -39,7 +39,7 @@ class BertTokenizer(AdaptedTokenizer):
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Spec(AdaptedTokenizer.Spec):
-        """Vocabulary, in which `##` begins a piece within a word, and normalization options."""
+        """Vocabulary and normalization options. A piece that begins with `##` continues a word."""
 
         lowercase: bool = True
         strip_accents: bool = True

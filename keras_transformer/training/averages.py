@@ -22,7 +22,7 @@ def average_weights(models: Sequence[str | Path | keras.Model]) -> keras.Model:
         models: `.keras` files or models with weights of equal shapes. They do not change.
 
     Returns:
-        A new model of the class of the last one. If the last is a file, the model keeps its optimizer.
+        A new model of the class of the last one. If the last is a file, the model has the file's optimizer.
 
     Raises:
         ValueError: If `models` is empty, or a weight has another shape than in the first model.
@@ -127,7 +127,7 @@ class _EvaluateMovingAverage(keras.callbacks.Callback):
 
 
 def _swap_in(model: keras.Model) -> list[np.ndarray]:
-    """Put the average into a model and return its weights; an empty list if there is no average."""
+    """Put the average into a model and return the old weights; an empty list if there is no average."""
     if not _has_average(model.optimizer):
         return []
     # Keep exact values: `keras.callbacks.SwapEMAWeights` on TensorFlow swaps by adding and subtracting, which

@@ -48,7 +48,7 @@ class Checkpoint(keras.callbacks.Callback):
     before.
 
     Args:
-        directory: Directory of the run. Existing checkpoints are read, starting with the newest.
+        directory: Directory of the run. If it has checkpoints, `restore` loads the newest intact one.
         monitor: Metric that selects the best epoch. Higher is better for metrics that Keras maximizes, such
             as `MaskedAccuracy` and Keras's own accuracies; lower is better for all others. Defaults to the
             monitor of the resumed run, else `val_loss`. Epochs in which it is NaN are ignored.
@@ -149,7 +149,7 @@ class Checkpoint(keras.callbacks.Callback):
         return model
 
     def restore_result(self, model: keras.Model, average_last: int | None = None) -> None:
-        """Load into a compiled model the weights that `training.load_model` reads from this directory."""
+        """Load the weights that `training.load_model` reads from this directory into a compiled model."""
         if average_last is None:
             state = _whole(self._checkpoints, self._state, best=True)
             _load_weights(model, self._checkpoints / state.best.file)

@@ -39,11 +39,11 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
       They use the devices of all hosts if you have called `keras.distribution.initialize`, which reads the
       hosts from the environment.
 
-    The loss is the mean over the real tokens of the whole batch, so training equals that on one device with
-    the same batches. Devices share the rows of a batch evenly: `training.fit` pads batches for this, and on
-    JAX passes each process its own rows; `model.fit` does not. With a TensorFlow strategy, Keras creates an
-    extra iterator of the dataset before the first epoch, so a dataset with a different order in each epoch is
-    one epoch ahead of training on one device.
+    The loss is the mean over the real tokens of the whole batch, so training equals training on one device
+    with the same batches. Devices share the rows of a batch evenly: `training.fit` pads batches for this, and
+    on JAX passes each process its own rows; `model.fit` does not. With a TensorFlow strategy, Keras creates
+    an extra iterator of the dataset before the first epoch, so a dataset with a different order in each epoch
+    is one epoch ahead of training on one device.
 
     Args:
         engine: One of the five engines.

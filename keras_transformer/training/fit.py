@@ -79,13 +79,13 @@ def fit(
         epochs: Total number of epochs, including those before a resume. Defaults to 10.
         learning_rate: Number or schedule, to compile the model with `compile_model`. Defaults to None, for a
             compiled model. A number also replaces the learning rate of a resumed run.
-        scoring: An `evaluation.DecodeAndScore`, which then selects the best epoch.
+        scoring: An `evaluation.DecodeAndScore`, which then selects the best epoch. Defaults to none.
         patience: Stop after this many epochs without improvement. Defaults to no early stopping.
         average_last: Average the weights of this many last epochs. Defaults to no average: the weights of the
             best epoch.
         tensorboard: Whether to write TensorBoard logs; needs the package `tensorboard`. Defaults to False.
-        callbacks: Additional callbacks. Values that they add to the logs are recorded.
-        verbose: Verbosity of `model.fit`; 0 for no progress bar.
+        callbacks: Additional callbacks. Values that they add to the logs are saved in `training.csv`.
+        verbose: Verbosity of `model.fit`; 0 for no progress bar. Defaults to "auto".
 
     Returns:
         The checkpoint, with `epoch`, `best_epoch` and `history`.

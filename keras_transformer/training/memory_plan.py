@@ -31,7 +31,7 @@ class PartMemory(NamedTuple):
     layers, `output` everything after them. An embedding table that is also the output kernel counts in
     `output`."""
     num_weights: int
-    """Number of weights."""
+    """Number of scalar weights."""
     weights: int
     """Bytes of the weights."""
     gradients: int

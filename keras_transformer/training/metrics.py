@@ -49,7 +49,7 @@ class _TokenMean(keras.metrics.Metric):
 class MaskedAccuracy(_TokenMean):
     """Token accuracy without padding: the fraction of tokens whose most likely prediction is the label.
 
-    It is 0 before the first token.
+    It is 0 as long as there are no tokens.
 
     Args:
         pad_id: Label of padding, which is ignored. Defaults to 0.
@@ -73,8 +73,8 @@ class MaskedAccuracy(_TokenMean):
 class Perplexity(_TokenMean):
     """Perplexity without padding: the exponential of the mean cross-entropy per token, without smoothing.
 
-    It is 1 before the first token, and NaN after a label that counts (its sample weight is not 0) and is
-    neither padding nor in the vocabulary.
+    It is 1 as long as there are no tokens. It becomes NaN if a label with a nonzero sample weight is outside
+    the vocabulary and not padding.
 
     Args:
         pad_id: Label of padding, which is ignored. Defaults to 0.
@@ -104,8 +104,8 @@ class Perplexity(_TokenMean):
 class Throughput(keras.callbacks.Callback):
     """Callback that logs training speed (`tokens_per_second`) and the fraction of padding.
 
-    `tokens_per_second` counts target tokens without padding. It excludes validation and other callbacks at
-    the end of an epoch; in the first epoch it includes compilation. `padding` is the fraction of target
+    `tokens_per_second` counts target tokens without padding. The time excludes validation and other callbacks
+    at the end of an epoch; in the first epoch it includes compilation. `padding` is the fraction of target
     positions that are padding, from 0 to 1.
 
     The counts come from `MaskedAccuracy` or `Perplexity`, which `compile_model` adds. Without one of them

@@ -45,7 +45,7 @@ def compile_model(
         r_drop: Weight of the R-Drop consistency loss; see `RDropCrossentropy`. Defaults to 0 (off).
         z_loss: Weight of the z-loss; see `MaskedCrossentropy`. Defaults to 1e-4 if layers compute in half
             precision, else 0.
-        pad_id: Label to ignore. Defaults to 0. If 0 is a tag, pass another number, such as -100.
+        pad_id: Label to ignore. Defaults to 0. If label 0 is a tag, pass another number, such as -100.
 
     Raises:
         TypeError: If `gradient_accumulation_steps` is not an integer.

@@ -1,7 +1,7 @@
 """Plots of attention, masks, position encodings and training curves.
 
 Every function returns a `matplotlib` figure and, if you pass `path`, writes it to a file.
-`plot_attention_maps` writes one file per layer and returns their paths. No function opens a window or changes
+`plot_attention_maps` writes one file per map and returns the paths. No function opens a window or changes
 the state of `pyplot`.
 """
 

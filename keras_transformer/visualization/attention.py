@@ -105,7 +105,7 @@ def plot_attention_maps(
     output_tokens: Sequence[str] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[Path]:
-    """Write a plot of all attention maps of a model, one file per map with all its heads.
+    """Plot all attention maps of a model, one file per map with all its heads.
 
     The encoder maps show source tokens on both axes. The decoder maps show target tokens as rows, and target
     tokens (self-attention) or source tokens (cross-attention) as columns. All shapes are checked before the

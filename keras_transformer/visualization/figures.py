@@ -86,7 +86,7 @@ def _label_inches(tokens: Sequence[str]) -> float:
 
 
 def _token_label(token: str) -> str:
-    """Return a visible label for a token, including spaces and invisible characters."""
+    """Return a label for a token in which spaces and invisible characters are visible."""
     label = _drawable(token).replace(" ", "\N{OPEN BOX}")
     # A combining mark without a letter is shown on a dotted circle.
     if label and unicodedata.category(label[0]).startswith("M"):

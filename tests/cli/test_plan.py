@@ -51,6 +51,7 @@ def test_a_file_of_another_task(tmp_path: Path) -> None:
     [
         (("--task", "tag"), "'tag' is not one of 'translate', 'generate'."),
         (("--model", "here", "--preset", "big"), "give --model or others. Received: preset."),
+        (("--model", "here", "--vocabulary-size", 9), "give --model or others. Received: vocabulary_size."),
         (("--model", "nowhere"), "nowhere is not the directory of a model"),
         (("--num-heads", 3), "`num_heads` must divide `hidden_dim`"),
     ],
