@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     help="File or directory of test pairs, labelled texts or tagged texts, in a format of train --pairs. "
     "Test pairs may also be tfds:NAME (a TensorFlow dataset) or the word dates (the built-in task).",
 )
-@click.option("--split", default="test", show_default=True, help="Split of dates or tfds:NAME.")
+@click.option("--split", default="test", show_default=True, help="Split of tfds:NAME or dates.")
 @click.option("--source", type=click.Path(), help="File with one source text per line, plain or .gz.")
 @click.option(
     "--target", type=click.Path(), help="File with the reference translation of each line of --source."

@@ -68,8 +68,8 @@ def generate(
             token.
         score_prefix: Whether scores include the log-probability of the prefix. The prefix always counts
             as a part of the output in `max_length` and in the length penalty. Defaults to True.
-        source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers, so that sources of
-            different batches get different ones. Defaults to 0 to `b - 1`.
+        source_numbers: Integers `(b,)` from which `SampleSearch` derives random numbers. Pass different
+            ones for each batch. Defaults to 0 to `b - 1`.
         max_lengths: Maximum number of tokens for each source, int32 `(b,)`, from 1 to `max_length`. Only in
             a TensorFlow graph with a dynamic batch size, such as an export. Defaults to `max_length`.
         length_penalties: Exponent of the length penalty for each source, float32 `(b,)`. Defaults to the

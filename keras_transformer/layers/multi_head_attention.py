@@ -129,12 +129,12 @@ class MultiHeadAttention(keras.layers.Layer):
         return_attention_scores: Whether to return the scores, too.
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
-        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. There, the output is as in
-            Keras: zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
+        query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. As in Keras, these
+            queries return zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        Non-padding queries that may attend to no key return zeros; Keras returns the mean of all values.
+        Non-padding queries whose keys are all masked return zeros; Keras returns the mean of all values.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.
