@@ -25,7 +25,7 @@ _LOCATING = ("name", "run_directory", "task", "pairs", "source", "target")
 @click.option(
     "--config",
     type=click.Path(),
-    help="TOML file with these options (with _ for -), in the tables that the headings name. In it, source, "
+    help="TOML file with these options (with _ for -), in the tables of the headings below. In it, source, "
     "target and pairs belong to [data], size to [vocabulary], preset to [model] and epochs to [training]. "
     "Flags override the values of the file.",
 )

@@ -55,8 +55,8 @@ def export_saved_model(
         optimize: `float32`; `bfloat16`, which halves the size of the weights, but may return another output
             of nearly the same probability; or `xla`, which compiles the search for a few lengths, with the
             same outputs. Defaults to `float32`.
-        threads: CPU only: split the sources of each request across this many threads, such as the server's
-            cores divided by its concurrent requests. Usually faster, with the same outputs. By default,
+        threads: CPU only: split the sources of each request across this many threads, for example server
+            cores / concurrent requests. Usually faster, with the same outputs. By default,
             TensorFlow parallelises each operation instead.
 
     Returns:

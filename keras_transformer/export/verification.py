@@ -70,7 +70,7 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
 
     A new process without Keras and this package loads the SavedModel. The SavedModel must consist of
     operations of TensorFlow and TensorFlow Text, have the documented signatures, return the task's results
-    for each source, in a batch and in a separate request, accept bytes that are not UTF-8, and return no rows
+    for each source (in a batch and alone), accept bytes that are not UTF-8, and return no rows
     for an empty batch.
 
     Args:

@@ -76,9 +76,9 @@ def from_hugging_face(
     """Load a pretrained Hugging Face model and its tokenizers.
 
     Encoder-decoders (Marian, BART, mBART, Pegasus, M2M100, NLLB, T5, mT5, UMT5, ByT5, Whisper) become a
-    `Translator` with the tokenizers, weights and search of the original, so the outputs are the same: beams,
-    sampling, length penalty, forced and banned tokens come from `generation_config.json`. But padding
-    is never generated. `save` writes a directory that `keras-transformer` commands accept.
+    `Translator` with the tokenizers, weights and search of the original, so the outputs are the same, except
+    that padding is never generated. Beams, sampling, length penalty, forced and banned tokens come from
+    `generation_config.json`. `save` writes a directory that `keras-transformer` commands accept.
 
     Encoders (BERT, DistilBERT, RoBERTa) become a `TextClassifier` or a `TextTagger` with the labels of the
     configuration. For an encoder without a classification head, pass `labels` or `tags` to add a head with
@@ -96,7 +96,8 @@ def from_hugging_face(
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
         **options: Arguments of the task that override those of the directory. For encoder-decoders: `search`,
             `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. If outputs must
-            start with the token of the target language, a `search` without `first_token_ids` gets this token.
+            start with the token of the target language, this token becomes the `first_token_ids` of a
+            `search` without any.
             For encoders: `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:

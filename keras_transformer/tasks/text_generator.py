@@ -22,8 +22,8 @@ class TextGenerator(SearchTask):
     case. For an empty prompt, the output is a new text.
 
     The score is the log-probability of the tokens after the prompt, divided by the length penalty of the
-    whole text. `score(prompts, texts)` takes whole texts. The first tokens that a text shares with its prompt
-    are neither scored nor counted in `num_tokens`.
+    whole text. `score(prompts, texts)` takes whole texts. The prefix that a text shares with its prompt is
+    neither scored nor counted in `num_tokens`.
 
     A prompt is truncated to `max_length - 1` tokens; then the call warns once with a
     `TruncationWarning`. You may assign `search` and `max_length`. `n_best`, `stream`, `save`, `load` and

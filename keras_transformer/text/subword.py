@@ -34,8 +34,8 @@ class SubwordTokenizer(Tokenizer):
     """Subword tokenizer with a SentencePiece model (BPE or unigram).
 
     Use it for natural-language text. As in SentencePiece, several spaces become one, and
-    Unicode compatibility characters are replaced (NFKC). Python must import `tensorflow_text`
-    before it loads an export.
+    Unicode compatibility characters are replaced (NFKC). To load an export in Python, first import
+    `tensorflow_text`.
 
     Args:
         proto: Serialized SentencePiece model whose first pieces are `[PAD]`, `[UNK]`, `[START]` and `[END]`.
