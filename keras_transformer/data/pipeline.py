@@ -64,8 +64,8 @@ def translation_dataset(
         pad_to_bucket_boundary: Whether to pad source and target to the same bucket boundary, for few batch
             shapes (XLA). If False, each is padded to the longest row of its batch, for little padding.
         noise: Steps that change token ids before padding, such as `subword_dropout(...)`. They may change
-            the lengths of the pairs; with `shuffle`, the pairs are then batched again by their new lengths, in
-            batches of as many pairs as before. If pairs get longer, these exceed `tokens_per_batch`.
+            the lengths of the pairs; with `shuffle`, the pairs are then batched again by their new lengths,
+            in batches of as many pairs as before. If pairs get longer, these exceed `tokens_per_batch`.
         cache: Directory for token ids, as in `EncodedPairs.cached`, for a corpus larger than memory. The
             batches are the same as without a cache.
 
