@@ -13,7 +13,7 @@ from keras_transformer.cli.terminal import Verb, _show, loading, progress_bar
 @click.option(
     "--spans",
     is_flag=True,
-    help="Print one span of BIO tags, such as a name, per line instead: text number (from 1), label, start "
+    help="Print one line per span of BIO tags (such as a name) instead: text number (from 1), label, start "
     "(character offset from 0), end (exclusive), words; separated by tabs.",
 )
 def tag(

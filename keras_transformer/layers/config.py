@@ -52,8 +52,8 @@ class LayerConfig:
     intermediate_dropout: float = 0.0
     """Dropout rate inside the feed-forward networks, in [0, 1)."""
     activation: Activation = "relu"
-    """Activation of the feed-forward networks: a Keras activation name, `gelu_tanh` (GELU approximated by
-    tanh), or a function."""
+    """Activation of the feed-forward networks: a Keras activation name, or `gelu_tanh` (GELU approximated by
+    tanh). In Python, a function is allowed, too."""
     gated: bool = False
     """Whether to use a gated feed-forward network (GLU, Shazeer 2020)."""
     use_bias: bool = True

@@ -144,9 +144,9 @@ class TransformerConfig(_ModelConfig):
     """Whether to read frames through two convolutions of width 3 with GELU, the second with stride 2, instead
     of a linear projection. This halves the source length, as in Whisper (Radford et al. 2022)."""
     num_encoder_layers: int | None = None
-    """Number of encoder layers. Defaults to `num_layers`."""
+    """Number of encoder layers. Defaults to `num_layers`, which a preset sets."""
     num_decoder_layers: int | None = None
-    """Number of decoder layers. Defaults to `num_layers`."""
+    """Number of decoder layers. Defaults to `num_layers`, which a preset sets."""
     share_embeddings: bool = False
     """Whether source and target share one embedding table. Requires vocabularies of the same size."""
     share_positions: bool = True

@@ -36,7 +36,7 @@ class EncoderModel(_EncodingModel):
         output_bias: Whether a tied output has a bias per vocabulary entry. Untied outputs always have a bias.
         head_activation: Activation of a dense layer of width `d` before the logits, as in BERT: `tanh` for
             classification, `gelu` for masked tokens. Defaults to None, no such layer.
-        head_norm: Whether a normalization instead of dropout follows the dense layer. BERT has one for masked
+        head_norm: Whether normalization, not dropout, follows the dense layer. BERT has one for masked
             tokens.
         **options: `name` and `dtype` of a Keras model, and the options of `TransformerConfig`, except
             `share_embeddings`, `share_positions` and those with `source`, `target`, `encoder` or `decoder` in

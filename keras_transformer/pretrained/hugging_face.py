@@ -96,8 +96,7 @@ def from_hugging_face(
         revision: Branch, tag or commit on the Hub. Defaults to the main branch.
         **options: Arguments of the task that override those of the directory. For encoder-decoders: `search`,
             `max_source_length`, `max_target_length`, `source_tokenizer`, `target_tokenizer`. If outputs must
-            start with the token of the target language, this token becomes the `first_token_ids` of a
-            `search` without any.
+            start with the token of the target language, a `search` whose `first_token_ids` are empty gets it.
             For encoders: `tokenizer`, `labels` or `tags`, `multi_label`, `max_length`.
 
     Returns:

@@ -77,7 +77,7 @@ class _PairVocabularySection(_VocabularySection):
     """Tokenizer kind of the targets, such as `whitespace` for phonemes. Defaults to that of the sources.
     Another kind needs separate vocabularies (`--separate`)."""
     shared: bool = True
-    """Train one vocabulary on sources and targets together."""
+    """Whether sources and targets share one vocabulary."""
     subword_dropout: Fraction = 0.0
     """Fraction of subword merges to skip at random in training (BPE-dropout)."""
     target_subword_dropout: Fraction | None = None

@@ -44,7 +44,7 @@ class Translator(SearchTask):
             number of learned positions, if any. Defaults to 256.
         max_target_length: Maximum number of output tokens, limited in the same way. Defaults to 256.
         split_texts: Which texts `translate` splits: "long" for those of more than `max_source_length` tokens,
-            "all" for any of several sentences, "none" to truncate long texts. Frames and audio are always
+            "all" for texts of several sentences, "none" to truncate long texts. Frames and audio are always
             truncated. Defaults to "long".
 
     Raises:
