@@ -18,8 +18,8 @@ class Adam(keras.optimizers.Adam):
 
     - Embeddings on TensorFlow: gradients of a token that repeats in a batch are summed before they are
       squared, as in the paper and on the other backends.
-    - `gradient_accumulation_steps`: schedules and the moving average count updates. Keras counts batches, so
-      that a warm-up of 1,000 steps would end after 250 updates of four batches.
+    - `gradient_accumulation_steps`: schedules and the average of the weights step once per update. In Keras,
+      they step once per batch: a warm-up of 1,000 steps ends after 250 updates of four batches.
     """
 
     ema_momentum: float | Tensor

@@ -106,11 +106,11 @@ class MaskedCrossentropy(keras.losses.Loss):
     divides by the number of real tokens, over all replicas of a `tf.distribute` strategy.
 
     Keras logs `loss` and `val_loss` as the mean of the batch losses, each weighted by its number of rows. So
-    among batches of equally many tokens, a batch of short texts weighs more. In `Perplexity`, all tokens
+    at equal tokens, a batch of short texts, which has more rows, weighs more. In `Perplexity`, all tokens
     have the same weight.
 
-    The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5, with
-    1e-4). `compile_model` enables it in half precision.
+    The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5:
+    `z_loss` is 1e-4). `compile_model` enables it in half precision.
 
     Args:
         label_smoothing: Probability mass to spread over the vocabulary. Defaults to 0.
