@@ -78,7 +78,8 @@ class _SamplingSection(_Section):
     top_k: Count | None = None
     """Sample only from the K most likely tokens. Defaults to all tokens."""
     top_p: Fraction | None = 0.95
-    """Sample only from the most likely tokens whose cumulative probability reaches this value (nucleus)."""
+    """Sample only from the most likely tokens whose cumulative probability reaches this value (nucleus).
+    0 for all tokens."""
     num_samples: Count = 1
     """Continuations per prompt."""
     batch_size: Count = 64

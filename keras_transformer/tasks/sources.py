@@ -180,7 +180,7 @@ class TextSource(Source):
 
 
 def _is_blank(texts: tf.Tensor) -> tf.Tensor:
-    """Return which texts have no visible character, boolean `(b,)`; training drops such pairs."""
+    """Return which texts have no visible character, boolean `(b,)`; training has no empty texts."""
     return tf.strings.regex_full_match(texts, _BLANK)
 
 
