@@ -199,10 +199,11 @@ class Distillation(NamedTuple):
 
     def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
         """Yield each seed."""
+        from distillation import write_lines
+
         for split in ("train", "val", "test_2016_flickr"):
             for name in (self.file(split, source=True), self.file(split)):
-                with gzip.open(name, "wt", encoding="utf-8") as file:
-                    file.writelines(f"{line}\n" for line in lines(data / name.removesuffix(".gz")))
+                write_lines(name, lines(data / name.removesuffix(".gz")))
         files = {"validation_target": self.file("val"), "test_target": self.file("test_2016_flickr")}
         first = {"target": self.file("train"), "epochs": self.num_first_epochs, **files}
         teachers = [train(HERE / self.first, seed, **first) for seed in seeds]

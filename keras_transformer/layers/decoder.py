@@ -192,7 +192,8 @@ def _shape_description(tensor: Tensor | None) -> str:
 class Decoder(_Stack):
     """Transformer decoder: a stack of decoder layers that attend to the same encoder output.
 
-    If the first call has no `encoder_output`, there is no cross-attention, as in a decoder-only model.
+    If the first call has no `encoder_output`, there is no cross-attention, as in a decoder-only model. The
+    option `positions="relative"` means `relative_causal`.
 
     Args:
         num_layers: Number of layers.
