@@ -5,6 +5,7 @@ import itertools
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -131,6 +132,7 @@ def _model_name(directory: Path) -> str:
 
 def _write_graphs(task: ModelTask, directory: Path, optimize: str, threads: int | None) -> None:
     """Write the SavedModel, with the vocabularies as assets."""
+    task = _with_common_tokenizer(task)
     graphs = _ServingGraphs(task, optimize, threads)
     signatures = graphs.signatures()
     with tempfile.TemporaryDirectory() as vocabularies:
@@ -191,13 +193,24 @@ def _fuse_biases(function: FunctionDef) -> None:
         function.ret[result] = new_names.get(name, name)
 
 
+def _with_common_tokenizer(task: ModelTask) -> ModelTask:
+    """Return the task with one tokenizer for both languages if they are the same."""
+    # An export stores the vocabulary of each tokenizer three times; one of subwords has about a megabyte.
+    tokenizers = {name: getattr(task, name) for name in task.tokenizer_names}
+    same = {tokenizer.fingerprint(): tokenizer for tokenizer in tokenizers.values()}
+    return task.with_changes(**{name: same[each.fingerprint()] for name, each in tokenizers.items()})
+
+
 def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:
     """Write each vocabulary under a distinct name, since all assets share one directory."""
-    paths = []
+    sides: dict[Any, str] = {}
     for name in task.tokenizer_names:
-        tokenizer, side = getattr(task, name), name.removesuffix("tokenizer")
-        tokenizer.save(directory / name)
-        files = tokenizer.asset_files(directory / name)
+        tokenizer = getattr(task, name)
+        sides[tokenizer] = "" if tokenizer in sides else name.removesuffix("tokenizer")
+    paths = []
+    for tokenizer, side in sides.items():
+        tokenizer.save(directory / f"{side}tokenizer")
+        files = tokenizer.asset_files(directory / f"{side}tokenizer")
         paths += [str(path.rename(directory / f"{side}{path.name}")) for path in files]
     return paths
 

@@ -1,6 +1,7 @@
 """Versions, atomicity, and the files of the directory that is written."""
 
 import ast
+import copy
 import json
 import math
 import re
@@ -60,15 +61,13 @@ def test_the_directory_is_what_a_server_wants(exported: Path, translator: kt.Tra
     names = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert names >= {
         "README.md",
-        "assets/source_vocabulary.txt",
-        "assets/target_vocabulary.txt",
+        "assets/vocabulary.txt",
         WARMUP_FILE,
         "saved_model.pb",
         "variables/variables.index",
     }
-    for side in ("source", "target"):
-        lines = (exported / f"assets/{side}_vocabulary.txt").read_text(encoding="utf-8").splitlines()
-        assert len(lines) == translator.source_tokenizer.vocabulary_size
+    lines = (exported / "assets/vocabulary.txt").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == translator.source_tokenizer.vocabulary_size
 
 
 def variables(version: Path) -> dict[str, tuple[list[int], tf.DType]]:
@@ -191,6 +190,20 @@ def test_subwords_need_only_the_operations_of_tensorflow_text(
     version = export_saved_model(subword_translator, tmp_path / "tiny", ["a dog sat"])
     served = ServedModel(version).translate_with_scores(["a cat", "a dog sat"])
     assert [answer.text for answer in served] == subword_translator.translate(["a cat", "a dog sat"])
+
+
+@pytest.mark.slow
+def test_a_vocabulary_of_both_languages_is_stored_once(
+    subword_translator: kt.Translator, tmp_path: Path
+) -> None:
+    # As a user may have loaded them: two objects.
+    copied = subword_translator.with_changes(target_tokenizer=copy.copy(subword_translator.source_tokenizer))
+    version = export_saved_model(copied, tmp_path / "tiny", ["a dog sat"])
+    assert [path.name for path in version.joinpath("assets").iterdir()] == ["vocabulary.spm"]
+    content = version.joinpath("assets/vocabulary.spm").read_bytes()
+    # TensorFlow stores it in the graph and in the function that creates the tokenizer.
+    assert version.joinpath("saved_model.pb").read_bytes().count(content) == 2
+    assert ServedModel(version).translate(["a dog sat"]) == subword_translator.translate(["a dog sat"])
 
 
 def test_versions_count_up(export: Export, tmp_path: Path) -> None:
