@@ -19,7 +19,8 @@ import keras_transformer as kt
 from keras_transformer.types import SPECIAL_IDS
 
 PLATFORMS = ("tpu", "cuda")
-SIZES = {"num_layers": 2, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.1}
+# A second layer has the operations of the first.
+SIZES = {"num_layers": 1, "hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32, "dropout": 0.1}
 B, S, T, V = 4, 12, 9, 40
 # Calls that a compiled step may make besides XLA's own operations: how arrays are spread over devices.
 # A call of any other name is a library's, which the device must have.

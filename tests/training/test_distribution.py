@@ -22,11 +22,7 @@ from keras_transformer.runs import RunConfig
 from keras_transformer.training import distributed
 from keras_transformer.training.distribution import _share_rows
 
-# XLA compiles quickly what runs for a moment.
-XLA_FLAGS = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_force_host_platform_device_count="
-)
+DEVICES = "--xla_force_host_platform_device_count="
 # In processes of their own, since devices are chosen before a backend is used. The two batches have different
 # numbers of rows, 12 and 8, and rows different numbers of tokens; each further shape would be compiled.
 TRAIN = """
@@ -72,7 +68,7 @@ def start(
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "KERAS_BACKEND": backend,
-        "XLA_FLAGS": f"{XLA_FLAGS}{devices}",
+        "XLA_FLAGS": f"{os.environ['XLA_FLAGS']} {DEVICES}{devices}",
     }
     words = [sys.executable, "-W", "ignore", "-c", TRAIN, mode, str(devices), process, address]
     return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -209,7 +205,7 @@ print({name: checkpoint.history[name] for name in ("loss", "val_loss", "perplexi
 
 def fit_history(backend: str, mode: str, directory: Path) -> dict[str, list[float]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": backend}
-    environment["XLA_FLAGS"] = f"{XLA_FLAGS}2"
+    environment["XLA_FLAGS"] += f" {DEVICES}2"
     words = [sys.executable, "-W", "ignore", "-c", FIT, mode, str(directory)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
