@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from keras_transformer.data import read_pairs
+from keras_transformer.data import read_lines, read_pairs
 from keras_transformer.evaluation import evaluate
 from keras_transformer.export import ServedModel
 
@@ -20,6 +20,7 @@ SAVED_MODELS = ROOT / "saved_models"
 DATA = ROOT.parent / "shared" / "data"
 CMUDICT_TEST = DATA / "g014b2b" / "test.tsv.gz"
 SIGMORPHON = DATA / "sigmorphon2021"
+SCAN = DATA / "scan" / "tasks.txt.gz"
 MULTI30K_TEST = [
     DATA / "multi30k" / f"test_2016_flickr.lc.norm.tok.{language}.gz" for language in ("en", "de")
 ]
@@ -63,11 +64,21 @@ ANSWERS: dict[str, dict[str, str]] = {
         "people stand in front of a building .": "leute stehen vor einem gebäude .",
         "an old man sells fruit at the market .": "ein alter mann verkauft obst auf dem markt .",
     },
+    "scan": {
+        "jump": "I_JUMP",
+        "walk opposite left twice": "I_TURN_LEFT I_TURN_LEFT I_WALK I_TURN_LEFT I_TURN_LEFT I_WALK",
+        "turn right twice after run": "I_RUN I_TURN_RIGHT I_TURN_RIGHT",
+        # Of 36 actions, where training had at most 26.
+        "jump around right thrice and turn around left thrice": " ".join(
+            ["I_TURN_RIGHT I_JUMP"] * 12 + ["I_TURN_LEFT"] * 12
+        ),
+    },
 }
 # As docs/results.md has them, and a little for the last bits of other processors.
 WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2168 + 0.0005, 0.0514 + 0.0002
 BLEU = 41.69 - 0.05
 MEAN_ERROR_RATE = 0.1149 + 0.0005
+EXACT_ACTIONS = 0.9832 - 0.001
 
 
 def size(directory: Path) -> int:
@@ -79,7 +90,7 @@ def loaded(name: str) -> ServedModel:
     return ServedModel(SAVED_MODELS / name)
 
 
-SLOW = ("cmudict", "multi30k_en_de", "sigmorphon2021")
+SLOW = ("cmudict", "multi30k_en_de", "scan", "sigmorphon2021")
 
 
 @pytest.mark.parametrize(
@@ -165,3 +176,13 @@ def test_the_bleu_of_the_results_table() -> None:
     answers = loaded("multi30k_en_de").translate(sources)
     assert len(answers) == 1_000
     assert evaluate(answers, references, ["bleu"], tokenize="none")["bleu"] >= BLEU
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SCAN.exists(), reason="SCAN is not beside the checkout")
+def test_the_exact_actions_of_longer_commands() -> None:
+    pairs = [tuple(line.removeprefix("IN: ").split(" OUT: ")) for line in read_lines(SCAN)]
+    commands, actions = zip(*(pair for pair in pairs if pair[1].count(" ") >= 26), strict=True)
+    assert len(commands) == 2_624
+    answers = loaded("scan").translate(commands)
+    assert evaluate(answers, actions, ["exact_match"])["exact_match"] >= EXACT_ACTIONS
