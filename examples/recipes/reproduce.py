@@ -278,7 +278,7 @@ RESULTS = {
         )
         for longest, published in (
             (26, "100 (Csordás et al. 2021: relative positions, shared layers)"),
-            (22, "20 (Csordás et al. 2021: relative positions, shared layers)"),
+            (22, "about 20 (Csordás et al. 2021: relative positions, shared layers)"),
         )
     },
     "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", 15)),
