@@ -194,11 +194,16 @@ def _fuse_biases(function: FunctionDef) -> None:
 
 
 def _with_common_tokenizer(task: ModelTask) -> ModelTask:
-    """Return the task with one tokenizer for both languages if they are the same."""
-    # An export stores the vocabulary of each tokenizer three times; one of subwords has about a megabyte.
-    tokenizers = {name: getattr(task, name) for name in task.tokenizer_names}
-    same = {tokenizer.fingerprint(): tokenizer for tokenizer in tokenizers.values()}
-    return task.with_changes(**{name: same[each.fingerprint()] for name, each in tokenizers.items()})
+    """Return the task with one tokenizer for source and target if both have the same vocabulary."""
+    # An export stores the vocabulary of each tokenizer three times, for subwords hundreds of kilobytes.
+    first: dict[str, Any] = {}
+    changes = {}
+    for name in task.tokenizer_names:
+        tokenizer = getattr(task, name)
+        same = first.setdefault(tokenizer.fingerprint(), tokenizer)
+        if same is not tokenizer:
+            changes[name] = same
+    return task.with_changes(**changes) if changes else task
 
 
 def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:
