@@ -61,8 +61,9 @@ LONG = [
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Threads of torch that wait for each other keep a core busy, of which each process here has one.
+# Threads that wait for each other keep a core busy, of which each process here has one: of torch, of TensorFlow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 # What XLA compiles runs once here, so it need not run fast. Other processes of a test inherit this.
 os.environ.setdefault(
     "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

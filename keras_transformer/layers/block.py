@@ -225,8 +225,9 @@ class _Stack(_Block):
         for number, layer in enumerate(self.layers, 1):
             layer_scores = layer.attention_scores(x, *args, **masks)
             scores.update({f"layer_{number}/{name}": score for name, score in layer_scores.items()})
-            # The layer runs a second time, so that `call` never has to return scores.
-            x = layer(x, *args, **masks)
+            # All layers but the last run a second time, so that `call` never has to return scores.
+            if number < self.num_layers:
+                x = layer(x, *args, **masks)
         return scores
 
     def get_config(self) -> Config:

@@ -48,10 +48,15 @@ def rewrite(export: Path, change: Callable[[Any], None]) -> None:
     Checksums.write(export)
 
 
+def function_of(saved_model: Any, part: str) -> Any:
+    """Find a function by a part of its name; their order changes from one export to the next."""
+    functions = saved_model.meta_graphs[0].graph_def.library.function
+    return next(each for each in functions if part in each.signature.name)
+
+
 def initializer(saved_model: Any) -> Any:
     """Find a function that TensorFlow calls when it loads: that of a table."""
-    functions = saved_model.meta_graphs[0].graph_def.library.function
-    return next(each for each in functions if "initializer" in each.signature.name)
+    return function_of(saved_model, "initializer")
 
 
 def add_constant(function: Any, name: str, text: str) -> None:
@@ -95,11 +100,10 @@ def test_a_graph_that_writes_a_file_is_not_loaded(export: Path, command: Callabl
 @pytest.mark.parametrize("place", ["graph", "initializer", "signature"])
 def test_foreign_operations_are_named_wherever_they_are(export: Path, place: str) -> None:
     def change(saved_model: Any) -> None:
-        graph = saved_model.meta_graphs[0].graph_def
         nodes = {
-            "graph": graph.node,
+            "graph": saved_model.meta_graphs[0].graph_def.node,
             "initializer": initializer(saved_model).node_def,
-            "signature": graph.library.function[0].node_def,
+            "signature": function_of(saved_model, "signature_wrapper").node_def,
         }[place]
         for number, operation in enumerate(FOREIGN):
             nodes.add(name=f"attack_{number}", op=operation)
