@@ -13,15 +13,17 @@ import gzip
 import json
 import os
 import platform
+import random
 import subprocess
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from statistics import mean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import keras
@@ -101,12 +103,41 @@ def write_sigmorphon(
         (directory / f"{language}.tsv").write_text(text, encoding="utf-8")
 
 
+def read_scan(path: Path) -> list[Pair]:
+    """Return commands of SCAN (github.com/brendenlake/SCAN) and their actions."""
+    rows = (line.removeprefix("IN: ").split(" OUT: ") for line in lines(path))
+    return [(command, actions) for command, actions in rows]
+
+
 def prepare_scan(data: Path, longest: int) -> None:
-    """Write the commands of SCAN (github.com/brendenlake/SCAN); those of more actions than `longest` test."""
-    rows = (line.removeprefix("IN: ").split(" OUT: ") for line in lines(data / "tasks.txt"))
-    pairs = [(command, actions) for command, actions in rows]
+    """Write the commands of SCAN; those of more actions than `longest` are the test set."""
+    pairs = read_scan(data / "tasks.txt")
     write_pairs("train", [pair for pair in pairs if len(pair[1].split()) <= longest])
     write_pairs("test", [pair for pair in pairs if len(pair[1].split()) > longest])
+
+
+def prepare_scan_jump(data: Path, num_verbs: int) -> None:
+    """Write SCAN's split with `jump` only alone in training, and commands with other verbs, invented here."""
+    pairs = read_scan(data / "tasks_train_addprim_jump.txt")
+    write_pairs("train", with_invented_verbs(pairs, num_verbs) if num_verbs else pairs)
+    write_pairs("test", read_scan(data / "tasks_test_addprim_jump.txt"))
+
+
+def with_invented_verbs(pairs: Sequence[Pair], num_verbs: int) -> list[Pair]:
+    """Return each command once, and again with invented verbs instead of walk, run and look.
+
+    A model that has seen many verbs alone and in commands treats `jump` like them (Patel et al. 2022). No
+    command with `jump` is made. Alone, `jump` and each invented verb are there 20 times.
+    """
+    alone = [("jump", "I_JUMP"), *((f"verb{number}", f"I_VERB{number}") for number in range(num_verbs))]
+    rng, both = random.Random(0), dict.fromkeys([*alone, *pairs])
+    for pair in pairs:
+        numbers = {verb: rng.randrange(num_verbs) for verb in ("walk", "run", "look")}
+        words = {verb: f"verb{number}" for verb, number in numbers.items()}
+        words |= {f"I_{verb.upper()}": f"I_VERB{number}" for verb, number in numbers.items()}
+        command, actions = (" ".join(words.get(word, word) for word in text.split()) for text in pair)
+        both[command, actions] = None
+    return [*both, *19 * alone]
 
 
 def exact_match(pairs: Sequence[Pair], outputs: list[Any]) -> float:
@@ -143,15 +174,17 @@ class Recipe(NamedTuple):
     """Scores outputs for the test pairs."""
     write: Callable[[kt.Translator, Path, Path], None] | None = None
     """Writes what else a result has, from the directory of the data set into another directory."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Differ from those of the files."""
 
     def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
         """Yield each seed."""
         self.prepare(data)
         for seed in seeds:
-            run, report = train(HERE / self.files[0], seed)
+            run, report = train(HERE / self.files[0], seed, **self.options)
             seconds = report["seconds"]
             for file in self.files[1:]:
-                run, report = train(HERE / file, seed, initial_model=str(run.directory))
+                run, report = train(HERE / file, seed, initial_model=str(run.directory), **self.options)
                 seconds += report["seconds"]
             # What was just trained has its outputs.
             outputs = run.outputs or run.kind.score(run.task, run.data.test)[1]
@@ -279,6 +312,22 @@ RESULTS = {
         for longest, published in (
             (26, "100 (Csordás et al. 2021: relative positions, shared layers)"),
             (22, "about 20 (Csordás et al. 2021: relative positions, shared layers)"),
+        )
+    },
+    **{
+        f"scan_jump{suffix}": Result(
+            "exact outputs of commands with `jump`, which is only alone in training, %",
+            published,
+            Recipe(
+                ["scan.toml"],
+                partial(prepare_scan_jump, num_verbs=num_verbs),
+                exact_match,
+                options={"epochs": 20},
+            ),
+        )
+        for suffix, num_verbs, published in (
+            ("", 100, "near 100 (Patel et al. 2022: 100 more verbs)"),
+            ("_plain", 0, "about 1 (Furrer et al. 2020: a plain Transformer)"),
         )
     },
     "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", 15)),

@@ -76,6 +76,28 @@ def test_long_outputs_of_scan_test_a_model(
     assert (run.model.changes["share_layers"], run.decoding.beam_size) == (True, 1)
 
 
+def test_commands_with_invented_verbs_and_none_with_jump(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["IN: jump OUT: I_JUMP", "IN: walk and turn left OUT: I_WALK I_TURN_LEFT"]
+    (tmp_path / "tasks_train_addprim_jump.txt").write_text("\n".join(rows), encoding="utf-8")
+    (tmp_path / "tasks_test_addprim_jump.txt").write_text(
+        "IN: jump twice OUT: I_JUMP I_JUMP", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    script.prepare_scan_jump(tmp_path, num_verbs=1)
+    sources, targets = (
+        Path(f"train.{side}").read_text("utf-8").splitlines() for side in ("source", "target")
+    )
+    pairs = [*zip(sources, targets, strict=True)]
+    jump, walk = ("jump", "I_JUMP"), ("walk and turn left", "I_WALK I_TURN_LEFT")
+    changed, alone = ("verb0 and turn left", "I_VERB0 I_TURN_LEFT"), ("verb0", "I_VERB0")
+    assert pairs == [jump, alone, walk, changed, *[jump, alone] * 19]
+    assert Path("test.source").read_text(encoding="utf-8") == "jump twice\n"
+    script.prepare_scan_jump(tmp_path, num_verbs=0)
+    assert len(Path("train.source").read_text(encoding="utf-8").splitlines()) == 2
+
+
 def test_the_mean_is_that_of_the_languages(script: Any) -> None:
     pairs = (("a x", "1"), ("a y", "2"), ("b x", "3"))
 
