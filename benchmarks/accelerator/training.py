@@ -266,7 +266,7 @@ def copying(setting: Setting) -> Outcome:
 @check("an epoch of length buckets", "one compilation for each bucket", seconds=60, backends=("jax",))
 def buckets(_: Setting) -> Outcome:
     """Count how often the step is traced in two epochs of batches of four lengths."""
-    model = kt.Transformer(models.V, models.V, **models.SIZES)
+    model = kt.Transformer(models.V, models.V, **models.ONE_LAYER)
     kt.training.compile_model(model, 1e-3)
     shapes: list[tuple[int, ...]] = []
     train_step = model.train_step
@@ -426,7 +426,7 @@ def parallel(_: Setting) -> Outcome:
         scope = kt.training.distributed(engine, model_shards=1) if engine else contextlib.nullcontext()
         with scope:
             keras.utils.set_random_seed(0)
-            model = models.with_weights(kt.Transformer(20, 20, **models.SIZES), scale=0.1)
+            model = models.with_weights(kt.Transformer(20, 20, **models.ONE_LAYER), scale=0.1)
             kt.training.compile_model(model, 1e-3)
             losses[engine or "one device"] = model.fit(
                 inputs, labels, batch_size=8, epochs=2, verbose=0, shuffle=False

@@ -326,7 +326,7 @@ RESULTS = {
             ),
         )
         for suffix, num_verbs, published in (
-            ("", 100, "near 100 (Patel et al. 2022: 100 more verbs)"),
+            ("", 1000, "near 100 (Patel et al. 2022: 100 more verbs)"),
             ("_plain", 0, "about 1 (Furrer et al. 2020: a plain Transformer)"),
         )
     },
