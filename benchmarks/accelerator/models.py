@@ -8,7 +8,7 @@ import keras_transformer as kt
 
 V = 29
 SIZES = {"num_layers": 2, "hidden_dim": 32, "num_heads": 4, "intermediate_dim": 64, "dropout": 0.0}
-# Of the checks that another layer would only make longer: XLA compiles each shape of a step for seconds.
+# For checks in which a second layer only takes time: XLA compiles each shape of a step for seconds.
 ONE_LAYER = {**SIZES, "num_layers": 1}
 # Every option of a layer that has another formula. Each is one model.
 OPTIONS: dict[str, dict[str, Any]] = {
