@@ -117,7 +117,7 @@ def prepare_scan(data: Path, longest: int) -> None:
 
 
 def prepare_scan_jump(data: Path, num_verbs: int) -> None:
-    """Write SCAN's split with `jump` only alone in training, and commands with other verbs, invented here."""
+    """Write SCAN's split that trains on `jump` alone, with commands of `num_verbs` invented verbs added."""
     pairs = read_scan(data / "tasks_train_addprim_jump.txt")
     write_pairs("train", with_invented_verbs(pairs, num_verbs) if num_verbs else pairs)
     write_pairs("test", read_scan(data / "tasks_test_addprim_jump.txt"))
@@ -175,7 +175,7 @@ class Recipe(NamedTuple):
     write: Callable[[kt.Translator, Path, Path], None] | None = None
     """Writes what else a result has, from the directory of the data set into another directory."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """Differ from those of the files."""
+    """Options of a run that replace those of the files."""
 
     def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
         """Yield each seed."""
