@@ -61,7 +61,7 @@ LONG = [
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("MPLBACKEND", "Agg")
-# Waiting threads keep a core busy, and each test process has one core: a thread for torch, and for TensorFlow.
+# Waiting threads keep a core busy, and a test process has one core: one thread for torch, and for TensorFlow.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 # What XLA compiles runs once here, so it need not run fast. Other processes of a test inherit this.
