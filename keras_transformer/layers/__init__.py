@@ -19,6 +19,7 @@ from keras_transformer.layers.position_encoding import (
     PositionEncoding,
     sinusoidal_position_encoding,
 )
+from keras_transformer.layers.projection import Dense
 from keras_transformer.layers.rotary_embedding import RotaryEmbedding
 from keras_transformer.layers.token_embedding import OutputProjection, TokenEmbedding
 
@@ -26,6 +27,7 @@ __all__ = [
     "CachedDecoder",
     "Decoder",
     "DecoderLayer",
+    "Dense",
     "Dropout",
     "Encoder",
     "EncoderLayer",

@@ -16,7 +16,7 @@ from keras_transformer._arguments import (
 from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.built_parts import _clone, _freeze_parts
 from keras_transformer.layers.normalization import Dropout
-from keras_transformer.layers.projection import _Dense
+from keras_transformer.layers.projection import Dense
 from keras_transformer.types import Shape, Tensor
 
 
@@ -128,7 +128,7 @@ class FeedForward(keras.layers.Layer):
     def _dense(
         self, name: str, width: int, shape: Shape, activation: Callable[[Tensor], Tensor] | None = None
     ) -> keras.layers.Dense:
-        layer = _Dense(
+        layer = Dense(
             width,
             activation=activation,
             use_bias=self.use_bias,

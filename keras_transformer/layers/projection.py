@@ -57,8 +57,13 @@ class _LoraLayer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
-class _Dense(_LoraLayer, keras.layers.Dense):
-    """Keras's `Dense`, with LoRA factors saved separately."""
+class Dense(_LoraLayer, keras.layers.Dense):
+    """Keras's `Dense` layer, whose LoRA factors can still be trained after saving and loading.
+
+    Args:
+        *args: As for `keras.layers.Dense`.
+        **kwargs: As for `keras.layers.Dense`.
+    """
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

@@ -21,7 +21,7 @@ from keras_transformer._backend.indexing import gather
 from keras_transformer._backend.random import draw_normal
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.layers.masks import padding_mask
-from keras_transformer.layers.projection import _Linear, _matrix_of
+from keras_transformer.layers.projection import Dense, _Linear, _matrix_of
 from keras_transformer.types import Shape, Tensor
 
 
@@ -182,7 +182,7 @@ class OutputProjection(keras.layers.Layer):
             # Not the dense layer's bias, so that the weight is the same with and without an embedding.
             self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="bias")
         if self.embedding is None:
-            self.dense = keras.layers.Dense(
+            self.dense = Dense(
                 self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense"
             )
             self.dense.build(input_shape)

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_transformer._arguments import known_width
+from keras_transformer.layers.projection import Dense
 from keras_transformer.models.config import _ModelConfig
 from keras_transformer.models.frame_source import _FrameSource
 from keras_transformer.types import Config, Shape, Tensor
@@ -34,8 +35,8 @@ class FrameConvolutions(keras.layers.Layer):
         self.hidden_dim = hidden_dim
         # Dense layers over three neighbors: TensorFlow's convolution of an empty batch has a wrong shape.
         options: Config = {"activation": "gelu", "dtype": self.dtype_policy}
-        self.first = keras.layers.Dense(hidden_dim, **options, name="first_convolution")
-        self.second = keras.layers.Dense(hidden_dim, **options, name="second_convolution")
+        self.first = Dense(hidden_dim, **options, name="first_convolution")
+        self.second = Dense(hidden_dim, **options, name="second_convolution")
         self.supports_masking = True
 
     def build(self, inputs_shape: Shape) -> None:

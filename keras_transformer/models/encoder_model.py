@@ -6,6 +6,7 @@ import keras
 
 from keras_transformer.layers.encoder import Encoder
 from keras_transformer.layers.normalization import Dropout
+from keras_transformer.layers.projection import Dense
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
@@ -99,7 +100,7 @@ def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
     if config.head_activation is not None:
         name = config.head_activation
         activation = keras.saving.get_registered_object(f"keras_transformer>{name}") or name  # `gelu_tanh`
-        parts["head"] = keras.layers.Dense(config.hidden_dim, activation=activation, dtype=dtype, name="head")
+        parts["head"] = Dense(config.hidden_dim, activation=activation, dtype=dtype, name="head")
         parts["head_end"] = (
             encoder.make_normalization("head_normalization")
             if config.head_norm
@@ -116,7 +117,7 @@ def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:
                 name=name,
             )
             if config.tie_output
-            else keras.layers.Dense(config.num_outputs, dtype=dtype, name=name)
+            else Dense(config.num_outputs, dtype=dtype, name=name)
         )
     return parts
 

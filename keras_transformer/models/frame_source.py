@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from keras_transformer.layers.projection import Dense
 from keras_transformer.models.config import _ModelConfig
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Tensor
@@ -18,7 +19,7 @@ class _FrameSource(_Source):
         self._feature_dim = feature_dim
 
     def make_layer(self, config: _ModelConfig, dtype: object) -> keras.layers.Layer:
-        return keras.layers.Dense(config.hidden_dim, dtype=dtype, name=self.layer)
+        return Dense(config.hidden_dim, dtype=dtype, name=self.layer)
 
     def make_inputs(self) -> dict[str, Tensor]:
         return {

@@ -127,6 +127,33 @@ def test_files_of_weights_with_and_without_factors(tmp_path: Path) -> None:
     assert all(array(weight).any() for weight in other.weights if weight.name == "lora_kernel_a")
 
 
+FRAMES = {"encoder_feature_dim": 6, "source_convolutions": True}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Transformer(None, 13, tie_output=False, **FRAMES, **SIZES),
+        lambda: Transformer(None, 13, encoder_feature_dim=6, **SIZES),
+        lambda: EncoderModel(13, 3, pooling="first", head_activation="tanh", **SIZES),
+    ],
+    ids=["convolutions", "frames", "head"],
+)
+def test_factors_of_every_kernel_can_be_trained_after_loading(
+    make: Callable[[], Any], tmp_path: Path
+) -> None:
+    model = make()
+    kernels = keras.layers.Dense | keras.layers.EinsumDense
+    names = {layer.name for layer in model._flatten_layers() if isinstance(layer, kernels)}
+    model.enable_lora(2, sorted(names))
+    model.save(tmp_path / "model.keras")
+    loaded: Any = keras.models.load_model(tmp_path / "model.keras")
+    for weight, again in zip(model.trainable_weights, loaded.trainable_weights, strict=True):
+        np.testing.assert_array_equal(array(again), array(weight))
+        # Two factors of zeros would have zero gradients.
+        assert array(again).any() == (again.name == "lora_kernel_a"), again.path
+
+
 @pytest.mark.parametrize(
     ("targets", "parts"),
     [
