@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, Self
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.framework.node_def_pb2 import NodeDef
@@ -163,23 +162,24 @@ class ServedModel(ServedTask, TextTask):
 
         Raises:
             InputError: If the export has no signature `search`.
+
+        Warns:
+            TruncationWarning: Once, if texts were too long.
         """
-        serve, specification = self["search"], self.specification("search")
-        values = self.source.check("texts", texts)
-        results: list[list[Translation]] = []
-        for start in range(0, len(values), batch_size):
-            chunk = values[start : start + batch_size]
+        given = {"max_length": max_length, "num_hypotheses": num}
+
+        def options(numbers: Sequence[int]) -> tuple[tf.Tensor, ...]:
+            values = {name: [given.get(name)] * len(numbers) for name in self.options}
+            if "seed" in values:
+                values["seed"] = [seed + number for number in numbers]
             # -1 selects the export's default.
-            length, penalty, wanted = (
-                tf.fill([len(chunk)], -1 if each is None else each) for each in (max_length, None, num)
+            return tuple(
+                tf.constant([-1 if each is None else each for each in column], self.options[name][0])
+                for name, column in values.items()
             )
-            options = [length, tf.cast(penalty, tf.float32), wanted]
-            seeds = [tf.range(seed + start, seed + start + len(chunk))] if self.takes_seed else []
-            tensors = serve(*self.source.batch(chunk), *options, *seeds)
-            results += specification.results({name: np.asarray(each) for name, each in tensors.items()})
-            if progress is not None:
-                progress(len(chunk))
-        return results
+
+        sources = self.source.check("texts", texts)
+        return self._in_batches("search", sources, batch_size, progress, options=options)
 
 
 def served_kind(directory: str | Path) -> type[ServedTask]:

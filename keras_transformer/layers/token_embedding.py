@@ -182,9 +182,7 @@ class OutputProjection(keras.layers.Layer):
             # Not the dense layer's bias, so that the weight is the same with and without an embedding.
             self.bias = self.add_weight(shape=(self.vocabulary_size,), initializer="zeros", name="bias")
         if self.embedding is None:
-            self.dense = Dense(
-                self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense"
-            )
+            self.dense = Dense(self.vocabulary_size, use_bias=False, dtype=self.dtype_policy, name="dense")
             self.dense.build(input_shape)
             _freeze_parts(self)
         elif not self.embedding.built:

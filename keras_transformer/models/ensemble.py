@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_transformer._arguments import check_kind
 from keras_transformer.layers.cached_decoder import CachedDecoder
+from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.configured_model import Step
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import Config, Tensor
@@ -77,6 +78,11 @@ class Ensemble(keras.Model):
         self.members = list(models)
         # The models are built, and the ensemble adds no weights.
         self.built = True
+
+    @property
+    def config(self) -> TransformerConfig:
+        """Configuration of the first model; all models read and write the same."""
+        return self.members[0].config
 
     @property
     def max_length(self) -> int | None:

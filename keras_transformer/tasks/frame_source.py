@@ -65,7 +65,7 @@ class FrameSource(Source):
     @classmethod
     def longest(cls, model: keras.Model) -> int | None:
         """Return the maximum number of frames that a model can read, or None if there is no limit."""
-        config = _config(model)
+        config = getattr(model, "config", None)
         positions = getattr(config, "max_source_positions", None) or getattr(model, "max_length", None)
         return None if positions is None else positions * _frames_per_vector(model)
 
@@ -144,15 +144,10 @@ class FrameSource(Source):
         return frames, mask & tf.reduce_all(tf.abs(frames) <= tf.float32.max, axis=-1)
 
 
-def _config(model: keras.Model) -> object:
-    """Return the configuration of a model; for an ensemble, that of its first member."""
-    return getattr(getattr(model, "members", [model])[0], "config", None)
-
-
 def _feature_dim(model: keras.Model) -> int | None:
-    config = _config(model)  # of a `Transformer` or an `EncoderModel`
+    config = getattr(model, "config", None)  # of a `Transformer` or an `EncoderModel`
     return getattr(config, "encoder_feature_dim", getattr(config, "feature_dim", None))
 
 
 def _frames_per_vector(model: keras.Model) -> int:
-    return 2 if getattr(_config(model), "source_convolutions", False) else 1
+    return 2 if getattr(getattr(model, "config", None), "source_convolutions", False) else 1

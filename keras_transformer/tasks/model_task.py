@@ -7,8 +7,10 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
+from keras_transformer._arguments import check_number
 from keras_transformer._files import as_path
 from keras_transformer.errors import InputError
+from keras_transformer.tasks.compiled_functions import _CompiledFunctions
 from keras_transformer.tasks.directory import _read_task, _write_task
 from keras_transformer.tasks.sources import Source
 from keras_transformer.tasks.task import Task
@@ -32,22 +34,32 @@ class ModelTask(Task):
     readme_template: ClassVar[str]
     """File name of the README template for exports, in `export/templates`."""
 
-    def __init__(self, model: keras.Model, source: Source, max_source_length: int) -> None:
+    def __init__(self, model: keras.Model, source: Source) -> None:
         self.model = model
         self.source = source
-        # A model with learned positions cannot read more than it has.
-        self.max_source_length = min(max_source_length, source.longest(model) or max_source_length)
         # Compiled once for each combination of search, limits and weight dtypes: an assigned search takes
         # effect at once, and the previous one is not compiled again.
         self._functions: dict[tuple[object, ...], Any] = {}
 
     @property
+    def max_source_length(self) -> int:
+        """Maximum length of a source. A value above the model's number of positions is reduced to it."""
+        return self._max_source_length
+
+    @max_source_length.setter
+    def max_source_length(self, max_source_length: int) -> None:
+        """Set the maximum length."""
+        check_number(at_least=2, whole=True, max_source_length=max_source_length)
+        self._max_source_length = min(max_source_length, self.source.longest(self.model) or max_source_length)
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """Maximum lengths, by argument name."""
+        return {name: getattr(self, name) for name in self.limit_names}
+
+    @property
     def token_functions(self) -> Any:
         """Computations on token ids with the model, not compiled."""
-        raise NotImplementedError
-
-    def compiled_functions(self) -> Any:
-        """Return the functions from token ids to token ids, each compiled on its first call."""
         raise NotImplementedError
 
     def string_functions(self, tokens: Any) -> Any:
@@ -60,7 +72,7 @@ class ModelTask(Task):
         names = (*self.option_types, *self.limit_names)
         key = (*(getattr(self, name) for name in names), self._dtypes())
         if key not in self._functions:
-            self._functions[key] = self.string_functions(self.compiled_functions())
+            self._functions[key] = self.string_functions(_CompiledFunctions(self.token_functions, self.model))
         return self._functions[key]
 
     @property
@@ -114,7 +126,7 @@ class ModelTask(Task):
             InputError: If a file cannot be written.
             ValueError: If the search is of a class that `load` cannot read.
         """
-        options = {name: getattr(self, name) for name in (*self.option_types, *self.limit_names)}
+        options = {**{name: getattr(self, name) for name in self.option_types}, **self.limits}
         tokenizers = {name: getattr(self, name) for name in self.tokenizer_names}
         _write_task(as_path(directory) / self.options_file, self.model, tokenizers, options)
 

@@ -3,10 +3,9 @@
 from typing import ClassVar
 
 import keras
-import tensorflow as tf
 from keras import ops
 
-from keras_transformer.tasks.compiled_model import CompiledModel
+from keras_transformer._arguments import check_number
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.types import Tensor
 
@@ -24,18 +23,6 @@ class _Predictions:
         return ops.cast(self._model(given, training=False), "float32")
 
 
-class _CompiledPredictions:
-    """Logits of a model, compiled by the backend on the first call."""
-
-    def __init__(self, predictions: _Predictions, model: keras.Model) -> None:
-        self._predictions, self._compiled = predictions, CompiledModel(model)
-
-    def predict(self, inputs: tuple[tf.Tensor, ...]) -> tf.Tensor:
-        """Return the logits of the model's inputs."""
-        [logits] = self._compiled.call("predict", lambda given: (self._predictions.predict(given),), inputs)
-        return tf.constant(logits)
-
-
 class PredictionTask(ModelTask):
     """Base class of `TextClassifier` and `TextTagger`, whose model returns logits."""
 
@@ -50,18 +37,10 @@ class PredictionTask(ModelTask):
     @max_length.setter
     def max_length(self, max_length: int) -> None:
         """Set the maximum length."""
+        check_number(at_least=2, whole=True, max_length=max_length)
         self.max_source_length = max_length
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Maximum length of a text."""
-        return {"max_length": self.max_length}
 
     @property
     def token_functions(self) -> _Predictions:
         """Logits of the model, not compiled."""
         return _Predictions(self.model)
-
-    def compiled_functions(self) -> _CompiledPredictions:
-        """Return the model's logits, compiled on the first call."""
-        return _CompiledPredictions(self.token_functions, self.model)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
-from keras_transformer._arguments import check_kind
+from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
+from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import TruncationWarning
 from keras_transformer.tasks.sources import Source, TextSource
 from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.text_task import TextTask
-from keras_transformer.tasks.token_functions import _CompiledFunctions, _TokenFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Signature, Value
 
@@ -37,12 +37,10 @@ class SearchTask(ModelTask, TextTask):
         source: Source,
         target_tokenizer: Tokenizer,
         search: Search,
-        limits: tuple[int, int],
     ) -> None:
-        super().__init__(model, source, limits[0])
+        super().__init__(model, source)
         self.target_tokenizer = target_tokenizer
         self.search = search
-        self.max_target_length = min(limits[1], getattr(model, "max_length", None) or limits[1])
         self._streams: dict[tuple[object, ...], Callable[..., Iterator[np.ndarray]]] = {}
 
     @property
@@ -57,23 +55,37 @@ class SearchTask(ModelTask, TextTask):
         self._search = _with_ids(search)
 
     @property
-    def token_functions(self) -> _TokenFunctions:
-        """Computations on token ids with the current model and search, not compiled."""
-        return _TokenFunctions(self.model, self.search, self.max_target_length)
+    def max_target_length(self) -> int:
+        """Maximum length of an output. A value above the model's number of positions is reduced to it."""
+        return self._max_target_length
+
+    @max_target_length.setter
+    def max_target_length(self, max_target_length: int) -> None:
+        """Set the maximum length."""
+        check_number(at_least=2, whole=True, max_target_length=max_target_length)
+        longest = getattr(self.model, "max_length", None)
+        self._max_target_length = min(max_target_length, longest or max_target_length)
+
+    @property
+    def _split_texts(self) -> WhichTexts:
+        """Which texts `translate` splits."""
+        return "none"
 
     @property
     def about_long_texts(self) -> str:
         """README text of an export: how it splits long texts."""
-        return ""
-
-    def compiled_functions(self) -> _CompiledFunctions:
-        """Return the functions from token ids to token ids, each compiled on its first call."""
-        return _CompiledFunctions(self.token_functions)
+        return ABOUT_SPLITTING[self._split_texts]
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return a function from strings to strings for each signature. They call `tokens`."""
-        limits = self.max_source_length, self.max_target_length
-        return _StringFunctions(tokens, self.source, self.target_tokenizer, *limits, self.default_options)
+        return SPLITTING[self._split_texts](
+            tokens,
+            self.source,
+            self.target_tokenizer,
+            self.max_source_length,
+            self.max_target_length,
+            self.default_options,
+        )
 
     @property
     def num_outputs(self) -> int:
@@ -140,8 +152,8 @@ class SearchTask(ModelTask, TextTask):
 
         Args:
             text: The source or the prompt, as for `translate`.
-            search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to `GreedySearch()`, not
-                to the task's search: a beam search knows its output only at the end.
+            search: A `GreedySearch`, or a `SampleSearch` with one sample. Defaults to a `GreedySearch` with
+                the constraints of the task's search: a beam search knows its output only at the end.
 
         Returns:
             An iterator over non-empty strings, which together are the output. A character of several tokens
@@ -155,7 +167,9 @@ class SearchTask(ModelTask, TextTask):
             TruncationWarning: If the text is too long.
         """
         check_kind(Search, None, search=search)
-        functions = self.token_functions._replace(search=_with_ids(search or GreedySearch()))
+        # The default keeps the constraints, such as a language that each output begins with.
+        search = search or GreedySearch(constraints=self.search.constraints)
+        functions = self.token_functions._replace(search=_with_ids(search))
         key = (functions.search, functions.max_length, self._dtypes())
         if key not in self._streams:
             self._streams[key] = stream_tokens(self.model, functions.search, functions.max_length)
@@ -164,8 +178,9 @@ class SearchTask(ModelTask, TextTask):
             return iter(())
         inputs, is_cut = self.source.read(batch, self.max_source_length)
         if bool(is_cut[0]):
-            message = f"The text was longer than the translator's {self.max_source_length} {self.source.unit}"
-            warnings.warn(f"{message} and was cut off.", TruncationWarning, stacklevel=2)
+            limit = f"{self.noun}'s {self.max_source_length} {self.source.unit}"
+            message = f"The text was longer than the {limit} and was cut off."
+            warnings.warn(message, TruncationWarning, stacklevel=2)
         given, padding_mask, prefix_ids = functions.decoding_inputs(tuple(map(np.asarray, inputs)))
         steps = self._streams[key](given, prefix_ids, padding_mask)
         token_ids = (int(step[0]) for step in steps)

@@ -165,7 +165,7 @@ class TextSource(Source):
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         """Return token ids, int32 `(b, s)`, with end tokens and padding, and which texts were truncated."""
         [texts] = columns
-        token_ids, is_cut = _ended_ids(self.tokenizer, texts, max_length)
+        token_ids, is_cut = self.tokenizer.ended_ids(texts, max_length)
         return (token_ids,), is_cut
 
     def is_empty(self, columns: Batch) -> tf.Tensor:
@@ -182,13 +182,6 @@ class TextSource(Source):
 def _is_blank(texts: tf.Tensor) -> tf.Tensor:
     """Return which texts have no visible character, boolean `(b,)`; training has no empty texts."""
     return tf.strings.regex_full_match(texts, _BLANK)
-
-
-def _ended_ids(tokenizer: Tokenizer, texts: tf.Tensor, max_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return token ids with end tokens, truncated and padded, int32 `(b, s)`, and which were truncated."""
-    token_ids, is_cut = tokenizer.ended_ids(texts, max_length)
-    # At least one column, even without rows: a reshape cannot infer the size of 0 elements.
-    return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]]), is_cut
 
 
 def _check_vocabulary(argument: str, tokenizer: Tokenizer, size: int) -> None:

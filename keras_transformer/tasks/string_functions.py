@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
 from keras_transformer.tasks.results import NOT_GIVEN
-from keras_transformer.tasks.sources import Batch, Source, _ended_ids, _is_blank
+from keras_transformer.tasks.sources import Batch, Source, _is_blank
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
@@ -121,7 +121,7 @@ class _StringFunctions:
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
         inputs, is_cut = self._model_inputs(source)
-        target_ids, is_target_cut = _ended_ids(self._target_tokenizer, output, self._max_target_length)
+        target_ids, is_target_cut = self._target_tokenizer.ended_ids(output, self._max_target_length)
         score, num_tokens, *of_tokens = self.tokens.score(inputs, target_ids)
         # A fixed width, so that a server can split a request and concatenate the results.
         ids, scores, other_ids, other_scores = (self._pad_to_max_length(each) for each in of_tokens)

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.tasks.results import ServedSignature, TruncationWarning
-from keras_transformer.tasks.sources import Source, TextSource
+from keras_transformer.tasks.sources import Batch, Source, TextSource
 from keras_transformer.types import Progress, Signature, Value
 
 
@@ -57,6 +57,7 @@ class Task:
         progress: Progress | None,
         targets: Sequence[str] | None = None,
         *,
+        options: Callable[[Sequence[int]], Batch] | None = None,
         details: bool = False,
         warns: bool = True,
     ) -> list[Any]:
@@ -80,6 +81,8 @@ class Task:
             columns = self.source.batch([sources[number] for number in numbers])
             if targets is not None:
                 columns += TextSource.batch([targets[number] for number in numbers])
+            if options is not None:
+                columns += options(numbers)
             tensors = functions[signature](*columns, numbers)
             outputs = {name: np.asarray(values) for name, values in tensors.items()}
             num_cut += int(outputs.pop("is_cut", np.zeros(0)).sum())

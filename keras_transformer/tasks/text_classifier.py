@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_labels, check_flags, check_kind, check_number
+from keras_transformer._arguments import as_labels, check_flags, check_kind
 from keras_transformer.tasks.predictions import PredictionTask
 from keras_transformer.tasks.results import ServedSignature
 from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary
@@ -132,12 +132,12 @@ class TextClassifier(PredictionTask, Classifier):
     ) -> None:
         check_kind(keras.Model, model=model)
         check_flags(multi_label=multi_label)
-        check_number(at_least=2, whole=True, max_length=max_length)
         self.labels = as_labels(labels=labels)
         source = Source.of(tokenizer)
         _check_source(model, source, tokenizer)
         _check_outputs(model, (None, len(self.labels)), "label, (b, c)")
-        super().__init__(model, source, max_length)
+        super().__init__(model, source)
+        self.max_length = max_length
         self.tokenizer = tokenizer
         self.multi_label = multi_label
 

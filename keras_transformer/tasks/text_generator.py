@@ -51,6 +51,7 @@ class TextGenerator(SearchTask):
     options_file: ClassVar[str] = "generator.json"
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
+    noun: ClassVar[str] = "generator"
     about_outputs: ClassVar[str] = (
         "An output is the whole text: it begins with its prompt. An empty prompt asks for a text from its\n"
         "beginning. A score is the log-probability of the tokens after the prompt, divided by the length\n"
@@ -67,9 +68,9 @@ class TextGenerator(SearchTask):
         if not isinstance(model, CausalLM):
             raise TypeError(f"`model` must be a CausalLM. Received: {type(model).__name__}.")
         _check_vocabulary("tokenizer", tokenizer, model.token_embedding.vocabulary_size)
-        check_number(at_least=2, whole=True, max_length=max_length)
-        source, limits = TextSource(tokenizer, reads_empty=True), (max_length, max_length)
-        super().__init__(model, source, tokenizer, GreedySearch() if search is None else search, limits)
+        source = TextSource(tokenizer, reads_empty=True)
+        super().__init__(model, source, tokenizer, GreedySearch() if search is None else search)
+        self.max_length = max_length
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -84,12 +85,8 @@ class TextGenerator(SearchTask):
     @max_length.setter
     def max_length(self, max_length: int) -> None:
         """Set the maximum length."""
+        check_number(at_least=2, whole=True, max_length=max_length)
         self.max_source_length = self.max_target_length = max_length
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Maximum length of a text."""
-        return {"max_length": self.max_length}
 
     @property
     def token_functions(self) -> _PromptFunctions:

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_labels, check_flags, check_kind, check_number
+from keras_transformer._arguments import as_labels, check_flags, check_kind
 from keras_transformer.data import tag_spans
 from keras_transformer.tasks.predictions import PredictionTask
 from keras_transformer.tasks.results import ServedSignature
@@ -161,12 +161,12 @@ class TextTagger(PredictionTask, Tagger):
         check_kind(keras.Model, model=model)
         check_kind(Tokenizer, tokenizer=tokenizer)
         check_flags(split_punctuation=split_punctuation)
-        check_number(at_least=2, whole=True, max_length=max_length)
         self.tags = as_labels(tags=tags)
         source = TextSource(tokenizer)
         _check_source(model, source, tokenizer)
         _check_outputs(model, (None, None, len(self.tags)), "tag at each position, (b, s, c)")
-        super().__init__(model, source, max_length)
+        super().__init__(model, source)
+        self.max_length = max_length
         self.tokenizer = tokenizer
         self.split_punctuation = split_punctuation
 
@@ -179,8 +179,6 @@ class TextTagger(PredictionTask, Tagger):
             is_long = tf.strings.length(texts) > _MAX_BYTES
             found = split_words(tf.strings.substr(texts, 0, _MAX_BYTES), split_punctuation=split_punctuation)
             token_ids, first_pieces, is_cut = encode_words(tokenizer, found.words, max_length)
-            # At least one column, even if there are no rows.
-            token_ids = tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
             logits = tf.convert_to_tensor(tokens.predict((token_ids,)))  # (b, s, c)
             is_word = tf.sequence_mask(first_pieces.row_lengths())  # (b, w)
             logits = tf.gather(logits, first_pieces.to_tensor(), batch_dims=1)  # (b, w, c)

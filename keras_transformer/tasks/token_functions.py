@@ -1,22 +1,17 @@
 """A model and its search on token ids: outputs, scores and attention."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
-import numpy as np
-import tensorflow as tf
 from keras import ops
 
 from keras_transformer.decoding import Search, SearchResult, align_targets, generate, score_tokens
-from keras_transformer.tasks.compiled_model import CompiledModel
 from keras_transformer.tasks.sources import Batch
 from keras_transformer.types import SPECIAL_IDS, Tensor
 
 # Number of most likely tokens that are returned for each scored token.
 NUM_ALTERNATIVES = 5
-
-Arrays: TypeAlias = Sequence[np.ndarray | tf.Tensor]
 
 
 class _TokenFunctions(NamedTuple):
@@ -128,28 +123,3 @@ def _prompt_ids(token_ids: Tensor, length: Tensor | int) -> Tensor:
     padding = ops.zeros((ops.shape(token_ids)[0], length), "int32")
     token_ids = ops.where(token_ids == SPECIAL_IDS.end, SPECIAL_IDS.pad, token_ids)
     return ops.concatenate([token_ids, padding], axis=1)[:, :length]
-
-
-class _CompiledFunctions:
-    """Token functions, each compiled by the backend on its first call; arrays in, arrays out."""
-
-    def __init__(self, functions: _TokenFunctions) -> None:
-        self._functions = functions
-        self._compiled = CompiledModel(functions.model)
-
-    def find(self, inputs: Batch, source_numbers: Sequence[int]) -> SearchResult:
-        """Call `_TokenFunctions.find`; the numbers identify the sources when a search samples."""
-        find = self._functions.find
-        numbers = np.reshape(np.asarray(source_numbers, "int32"), (-1, 1))
-        found = self._compiled.call("find", lambda x, rows: find(x, rows[:, 0]), inputs, numbers)
-        return SearchResult(*found)
-
-    def score(self, inputs: Batch, target_ids: tf.Tensor) -> Arrays:
-        """Call `_TokenFunctions.score`."""
-        return self._compiled.call("score", self._functions.score, inputs, target_ids)
-
-    def attend(self, inputs: Batch, target_ids: tf.Tensor) -> np.ndarray:
-        """Call `_TokenFunctions.attend`."""
-        attend = self._functions.attend
-        [attention] = self._compiled.call("attend", lambda *x: (attend(*x),), inputs, target_ids)
-        return attention

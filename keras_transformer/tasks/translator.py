@@ -6,14 +6,13 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 from keras import ops
 
-from keras_transformer._arguments import check_choice, check_number
+from keras_transformer._arguments import check_choice
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
-from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
+from keras_transformer.tasks.long_texts import WhichTexts
 from keras_transformer.tasks.results import Alignment, Translation
 from keras_transformer.tasks.search_task import SearchTask
-from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary, _ended_ids
-from keras_transformer.tasks.string_functions import _StringFunctions
+from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary
 from keras_transformer.tasks.token_functions import _TokenFunctions
 from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
@@ -99,24 +98,11 @@ class Translator(SearchTask):
             )
         source.check_model(model)
         _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
-        check_number(
-            at_least=2, whole=True, max_source_length=max_source_length, max_target_length=max_target_length
-        )
         check_choice(get_args(WhichTexts), split_texts=split_texts)
-        limits = max_source_length, max_target_length
-        super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search, limits)
+        super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search)
         self.source_tokenizer = reader
+        self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.split_texts = split_texts
-
-    @property
-    def limits(self) -> dict[str, int]:
-        """Maximum lengths of a source and of a target to score."""
-        return {name: getattr(self, name) for name in self.limit_names}
-
-    @property
-    def about_long_texts(self) -> str:
-        """README text of an export: how it splits long texts."""
-        return ABOUT_SPLITTING[self._split_texts]
 
     @property
     def _split_texts(self) -> WhichTexts:
@@ -129,13 +115,6 @@ class Translator(SearchTask):
         prefix_ids = tuple(self.target_tokenizer.prefix_ids)
         targets_have_first = self.search.constraints.first_token_ids == prefix_ids
         return _TokenFunctions(self.model, self.search, self.max_target_length, targets_have_first)
-
-    def string_functions(self, tokens: Any) -> _StringFunctions:
-        """Return a function from strings to strings for each signature. They call `tokens`."""
-        limits = self.max_source_length, self.max_target_length
-        return SPLITTING[self._split_texts](
-            tokens, self.source, self.target_tokenizer, *limits, self.default_options
-        )
 
     def generate(
         self, encoder_token_ids: Tensor, source_numbers: Sequence[int] | None = None
@@ -174,7 +153,7 @@ class Translator(SearchTask):
             [[output, *_]] = self.n_best([text])  # truncates a long text, as `inputs` does
         # An output that the search cut off has no end token.
         limit = self.max_target_length
-        target_ids = _ended_ids(self.target_tokenizer, [output.text], limit + 1)[0].numpy()[:, :limit]
+        target_ids = self.target_tokenizer.padded_ids([output.text], limit + 1).numpy()[:, :limit]
         found = target_attention(self.model, values, target_ids, *mask, special_ids=SPECIAL_IDS)
         # (1, h, t, s) -> (h, t, s)
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}

@@ -102,7 +102,7 @@ class Tokenizer(Reader):
         max_tokens = max_length - len(self.end_ids)
         is_cut |= token_ids.row_lengths() > max_tokens
         ends = tf.tile(tf.constant([self.end_ids], tf.int32), [token_ids.nrows(), 1])
-        return tf.concat([token_ids[:, :max_tokens], ends], axis=1).to_tensor(SPECIAL_IDS.pad), is_cut
+        return _padded(tf.concat([token_ids[:, :max_tokens], ends], axis=1)), is_cut
 
     def detokenize(self, token_ids: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Join token ids into texts.
@@ -178,6 +178,13 @@ def load_tokenizer(directory: str | Path) -> Tokenizer:
         path = as_path(directory) / Tokenizer.options_file
         raise InputError(f"{path}: kind must be that of a tokenizer. Received: {tokenizer.kind!r}.")
     return tokenizer
+
+
+def _padded(rows: tf.RaggedTensor) -> tf.Tensor:
+    """Return token ids (b, s), padded to the longest row, with s at least 1."""
+    token_ids = rows.to_tensor(SPECIAL_IDS.pad)
+    # Even without rows, since a reshape cannot infer the size of 0 elements.
+    return tf.pad(token_ids, [[0, 0], [0, tf.maximum(1 - tf.shape(token_ids)[1], 0)]])
 
 
 def _as_texts(texts: tf.Tensor | Sequence[str | bytes]) -> tf.Tensor:

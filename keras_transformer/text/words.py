@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_positive
-from keras_transformer.text.tokenizer import _MAX_BYTES, _MAX_PIECE_BYTES, Tokenizer, _as_texts
+from keras_transformer.text.tokenizer import _MAX_BYTES, _MAX_PIECE_BYTES, Tokenizer, _as_texts, _padded
 from keras_transformer.types import SPECIAL_IDS
 
 _SPACE = r"[\p{Cc}\p{Z}\x{200b}\x{feff}]"
@@ -127,5 +127,4 @@ def encode_words(tokenizer: Tokenizer, words: tf.RaggedTensor, max_length: int) 
     )
     rows = tf.concat([prefix, words.with_values(pieces).merge_dims(1, 2)], axis=1)
     is_cut |= rows.row_lengths() > max_tokens
-    token_ids = tf.concat([rows[:, :max_tokens], end], axis=1).to_tensor(SPECIAL_IDS.pad)
-    return WordIds(token_ids, first_pieces, is_cut)
+    return WordIds(_padded(tf.concat([rows[:, :max_tokens], end], axis=1)), first_pieces, is_cut)

@@ -38,6 +38,18 @@ def test_what_is_cut_off_is_said(exported: Path) -> None:
         ServedModel(exported).translate(["a dog", "a dog " * 9, " " * 99])
 
 
+def test_a_search_with_options_is_as_every_call(exported: Path, translator: kt.Translator) -> None:
+    served, seen = ServedModel(exported), []
+    with pytest.warns(kt.tasks.TruncationWarning, match="^1 of 3 were longer"):
+        found = served.search(["a", "a dog " * 9, "the cat"], 2, batch_size=2, progress=seen.append)
+    assert seen == [2, 1]
+    assert [row[0].text for row in found][::2] == translator.translate(["a", "the cat"])
+    assert [len(row) for row in found] == [2, 2, 2]
+    for size in (0, -1):
+        with pytest.raises(ValueError, match=f"`batch_size` must be above zero. Received: batch_size={size}"):
+            served.search(["a"], batch_size=size)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
 def test_answers_do_not_depend_on_the_batch(exported: Path) -> None:

@@ -58,6 +58,8 @@ def test_the_same_masks_are_drawn() -> None:
 def test_the_same_masks_are_drawn_in_a_compiled_step(name: str, jit_compile: bool) -> None:
     if jit_compile and keras.backend.backend() == "torch":
         pytest.skip("the compiler of torch takes minutes")
+    if not jit_compile and keras.backend.backend() == "jax":
+        pytest.skip("JAX has no graph without XLA: this is the eager step of the test above")
     plain = trained(made(rematerialize=False, **OPTIONS[name]), jit_compile=jit_compile)
     assert_same(trained(made(rematerialize=True, **OPTIONS[name]), jit_compile=jit_compile), plain)
     # And it would be seen.
@@ -129,7 +131,7 @@ def run(backend: str, *arguments: str, **environment: str) -> str:
 def test_this_file_on_another_backend(backend: str) -> None:
     chosen = "masks_are_drawn or saved_model"
     output = run(backend, "-m", "pytest", __file__, "-n", "0", "-q", "-m", "not backend", "-k", chosen)
-    assert f"{5 if backend == 'torch' else 8} passed" in output
+    assert "5 passed" in output
 
 
 MEASURE = """

@@ -206,7 +206,10 @@ def test_a_translator_of_audio(tmp_path: Path) -> None:
     sources = audio(3)
     texts = translator.translate(sources)
     assert translator.translate([]) == []
-    assert "".join(translator.stream(sources[0], translator.search)) == texts[0]
+    # In the language of the translator, without its search.
+    assert "".join(translator.stream(sources[0])) == texts[0]
+    ensemble = kt.models.Ensemble([translator.model] * 2)
+    assert translator.with_changes(model=ensemble).translate(sources) == texts
     # A score is that of the tokens after those that are forced.
     targets = [" A dog.", " Kind", ""]
     scores = translator.score(sources, targets)

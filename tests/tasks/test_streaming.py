@@ -90,6 +90,15 @@ def test_the_pieces_are_the_translation(translator: kt.Translator, search: Any) 
     assert most > 1, "the pieces should come one by one"
 
 
+def test_the_default_keeps_the_constraints(translator: kt.Translator) -> None:
+    """Such as the language that each output of a multilingual model begins with."""
+    constraints = Constraints(first_token_ids=(6, 5), min_length=3)
+    translator = translator.with_changes(search=BeamSearch(2, constraints=constraints))
+    streamed = "".join(translator.stream("abc"))
+    assert streamed == "".join(translator.stream("abc", GreedySearch(constraints=constraints)))
+    assert streamed.startswith("yx")
+
+
 def test_pieces_come_before_the_output_is_complete() -> None:
     tokenizer = CharacterTokenizer("wxyz")
     model = ScriptedModel([4, 5] * 500, 8)

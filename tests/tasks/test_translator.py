@@ -55,12 +55,14 @@ def translator(transformer: Any, source_tokenizer: Any, target_tokenizer: Any) -
     )
 
 
+SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+
+
 @pytest.mark.slow
 def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenizer: Any) -> None:
     """A long text must not reach a position that does not exist, nor spoil its neighbours."""
     keras.utils.set_random_seed(0)
-    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
-    model = kt.Transformer(9, 8, positions="learned", max_length=10, **sizes)
+    model = kt.Transformer(9, 8, positions="learned", max_length=10, **SIZES)
     translator = kt.Translator(model, source_tokenizer, target_tokenizer, search=BeamSearch(2))
     assert (translator.max_source_length, translator.max_target_length) == (10, 10)
     alone = translator.translate_with_scores(["abc"])[0]
@@ -69,6 +71,29 @@ def test_learned_positions_are_the_limits(source_tokenizer: Any, target_tokenize
     assert together[0].text == alone.text
     assert together[0].score == pytest.approx(alone.score, abs=1e-5)
     assert all(answer.score > -1e3 for answer in together)
+
+
+def test_limits_that_are_assigned_are_those_of_the_model(
+    source_tokenizer: Any, target_tokenizer: Any
+) -> None:
+    """At a position that the model does not have, TensorFlow reads NaN and says nothing."""
+    model = kt.Transformer(9, 8, positions="learned", max_length=10, **SIZES)
+    translator = kt.Translator(model, source_tokenizer, target_tokenizer)
+    translator.max_source_length, translator.max_target_length = 99, 7
+    assert translator.limits == {"max_source_length": 10, "max_target_length": 7}
+    for name in translator.limit_names:
+        with pytest.raises(ValueError, match=rf"`{name}` must be .*2.* Received: {name}=1"):
+            setattr(translator, name, 1)
+    language_model = kt.CausalLM(9, positions="learned", max_length=10, **SIZES)
+    encoder = kt.EncoderModel(9, 2, pooling="first", positions="learned", max_length=10, **SIZES)
+    for task in (
+        kt.TextGenerator(language_model, source_tokenizer, max_length=5),
+        kt.TextClassifier(encoder, source_tokenizer, ["a", "b"], max_length=5),
+    ):
+        task.max_length = 99
+        assert task.limits == {"max_length": 10}
+        with pytest.raises(TypeError, match="`max_length` must be an integer"):
+            task.max_length = 5.5  # type: ignore[assignment]
 
 
 class LetterModel:

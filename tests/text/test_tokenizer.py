@@ -114,7 +114,7 @@ def test_padded_ids_end_each_text_and_cut_the_long_ones() -> None:
     assert (rows.dtype, rows.numpy().tolist()) == (tf.int32, [[4, 5, 3], [3, 0, 0], [5, 3, 0]])
     assert tokenizer.padded_ids(["ababab"], 4).numpy().tolist() == [[4, 5, 4, 3]]
     assert tokenizer.padded_ids(["ababab"], 1).numpy().tolist() == [[3]]
-    assert tokenizer.padded_ids([], 10).shape == (0, 0)
+    assert tokenizer.padded_ids([], 10).shape == (0, 1)
 
 
 def test_of_a_long_text_no_more_is_tokenized_than_is_wanted(tokenizer: Tokenizer) -> None:
