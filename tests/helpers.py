@@ -24,9 +24,16 @@ GreedySearch, SampleSearch, BeamSearch = (
     partial(kind, special_ids=SPECIAL_IDS)
     for kind in (decoding.GreedySearch, decoding.SampleSearch, decoding.BeamSearch)
 )
-score_targets = partial(decoding.score_targets, special_ids=SPECIAL_IDS)
 score_tokens = partial(decoding.score_tokens, special_ids=SPECIAL_IDS)
 align_targets = partial(decoding.align_targets, special_ids=SPECIAL_IDS)
+
+
+def score_targets(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+    """Return the log-probabilities of targets `(b,)`, and the numbers of their scored tokens."""
+    found = score_tokens(*args, num_alternatives=0, **kwargs)
+    return keras.ops.sum(found.log_probabilities, 1), keras.ops.sum(
+        keras.ops.cast(found.is_scored, "int32"), 1
+    )
 
 
 def draw(*shape: int, seed: int = 0) -> Any:

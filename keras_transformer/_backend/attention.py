@@ -155,7 +155,7 @@ def _lacks_float16_products(query: Tensor) -> bool:
     return keras.backend.standardize_dtype(query.dtype) == "float16" and jax.default_backend() != "gpu"
 
 
-def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
     """Compute attention from one position of `n` hypotheses that share the keys and values of their source.
 
     The weights are `softmax(einsum("bngrk,bgmk->bngrm", query / sqrt(k), keys) + bias)`, in float32, and the
@@ -168,7 +168,7 @@ def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
         bias: Broadcasts to `(b, n, g, r, m)`; `MINUS_INFINITY` hides a key. None for no bias.
 
     Returns:
-        The outputs `(b, n, g, r, k)`, and the weights `(b, n, g, r, m)`.
+        The outputs `(b, n, g, r, k)`.
     """
     # One hypothesis needs no axis: fewer operations, and LiteRT supports at most five axes.
     is_single = query.shape[1] == 1
@@ -182,10 +182,7 @@ def attend_step(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None
     # Not `softmax`: TensorFlow runs it in oneDNN, which takes ten times as long for this few numbers.
     weights = ops.exp(ops.log_softmax(logits, axis=-1))
     outputs = _batch_matmul(ops.cast(weights, values.dtype), values)
-    if is_single:
-        outputs = ops.reshape(outputs, (-1, 1, *outputs.shape[1:]))
-        weights = ops.expand_dims(weights, 1)
-    return outputs, weights
+    return ops.reshape(outputs, (-1, 1, *outputs.shape[1:])) if is_single else outputs
 
 
 def _batch_matmul(rows: Tensor, matrices: Tensor, *, transposed: bool = False) -> Tensor:

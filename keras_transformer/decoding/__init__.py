@@ -6,7 +6,6 @@ from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import (
     align_targets,
-    score_targets,
     score_tokens,
     target_attention,
 )
@@ -21,7 +20,6 @@ __all__ = [
     "SearchResult",
     "align_targets",
     "generate",
-    "score_targets",
     "score_tokens",
     "stream_tokens",
     "target_attention",

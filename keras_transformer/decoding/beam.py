@@ -5,15 +5,12 @@ from typing import ClassVar, Literal, NamedTuple
 
 from keras import ops
 
-from keras_transformer._arguments import check_choice, check_number, check_positive
+from keras_transformer._arguments import check_choice, check_positive
 from keras_transformer._backend.indexing import dynamic_shape, gather, largest
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import LOWEST_SCORE, Tensor
-
-# Lower bound of a source position's attention, since log(0) is infinite.
-_SMALLEST_COVERAGE = 1e-6
 
 
 class _BeamState(NamedTuple):
@@ -42,7 +39,7 @@ class BeamSearch(Search):
     """Beam search, which keeps `n = beam_size` unfinished and `n` finished hypotheses for each source.
 
     The unfinished ones are those with the highest log-probability, the finished ones those with the highest
-    score. The score is, with the default `length_normalization` and without `coverage_penalty`,
+    score. The score is, with the default `length_normalization`,
 
         log-probability / ((5 + length) / 6) ** length_penalty
 
@@ -70,10 +67,6 @@ class BeamSearch(Search):
     unless `early_stopping` is False."""
     length_penalty: float = 1.0
     """Exponent of the length penalty, by which scores are divided. 0 disables it."""
-    coverage_penalty: float = 0.0
-    """Weight of the coverage penalty, which penalises hypotheses that leave source tokens unattended (Wu et
-    al. 2016, "GNMT", equation 14). It weights `sum_i log(min(sum_j p_ij, 1))`, where `p_ij` is the attention
-    of target position `j` to source position `i`. 0 disables it. Only for models with an encoder."""
     early_stopping: bool | Literal["never"] = False
     """When to stop a source, with the values of transformers. False: when it has `n` finished hypotheses and
     no unfinished one scores better at its current length; one that would score better later is lost. True: as
@@ -90,7 +83,6 @@ class BeamSearch(Search):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(beam_size=self.beam_size, num_hypotheses=self.num_outputs)
-        check_number(coverage_penalty=self.coverage_penalty)
         check_choice((True, False, "never"), early_stopping=self.early_stopping)
         if self.num_outputs > self.beam_size:
             raise ValueError(
@@ -102,11 +94,6 @@ class BeamSearch(Search):
     def num_outputs(self) -> int:
         """Number of hypotheses in a result for each source."""
         return self.beam_size if self.num_hypotheses is None else self.num_hypotheses
-
-    @property
-    def tracks_attention(self) -> bool:
-        """Whether the cache must accumulate the cross-attention."""
-        return self.coverage_penalty > 0
 
     def initialize(self, cache: _Cache, request: _Request, length: Tensor | int) -> _BeamState:
         """Return the initial state: one running hypothesis for each source, none finished."""
@@ -143,7 +130,8 @@ class BeamSearch(Search):
             # Not an upper bound, so the returned hypotheses may change as long as any of the `n` does.
             length, last = ops.maximum(state.position, 1), self.beam_size - 1
         running = state.running_log_probabilities[:, 0]
-        overtakes = self._penalized_scores(running, length, limits) > state.finished_scores[:, last]
+        bound = self.score(running, length, limits.length_penalties)
+        overtakes = bound > state.finished_scores[:, last]
         can_win = ops.logical_and(overtakes, _is_possible(running))
         if self.early_stopping in (False, "never"):
             return can_win
@@ -159,9 +147,7 @@ class BeamSearch(Search):
         ended = ops.equal(found.token_ids, self._ids.end)
         # A finished source does not change while others in the batch go on.
         may_finish = ops.logical_and(ended, is_running[:, None])
-        finished_scores, finished_ids = self._merge_finished(
-            state._replace(cache=cache), found, may_finish, ids
-        )
+        finished_scores, finished_ids = self._merge_finished(state, found, may_finish, ids)
         running, order = largest(ops.where(ended, LOWEST_SCORE, found.log_probabilities), self.beam_size)
         # It also stays finished: as the length grows, the bound could rise again.
         running = ops.where(is_running[:, None], running, LOWEST_SCORE)
@@ -186,7 +172,7 @@ class BeamSearch(Search):
         rest is padding with a score of `LOWEST_SCORE`.
         """
         running = state.running_log_probabilities
-        running_scores = self._score(running, state.position, state)
+        running_scores = self.score(running, state.position, state.limits.length_penalties)
         running_scores = ops.where(_is_possible(running), running_scores, LOWEST_SCORE)
         if self.cut_off_competes:
             state, running_scores = self._merge_cut_off(state, running_scores, max_length)
@@ -229,7 +215,8 @@ class BeamSearch(Search):
         # Only the `n` best candidates may end, so that a beam of size 1 is greedy search.
         is_best = ops.arange(found.beams.shape[1]) < self.beam_size
         is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
-        scores = self._score(found.log_probabilities, state.position + 1, state, found.beams)
+        penalties = state.limits.length_penalties
+        scores = self.score(found.log_probabilities, state.position + 1, penalties)
         scores = ops.where(ops.logical_and(may_finish, is_best), scores, LOWEST_SCORE)
         scores, order = largest(ops.concatenate([state.finished_scores, scores], axis=1), self.beam_size)
         return scores, gather(ops.concatenate([state.finished_ids, ids], axis=1), order, batch_dims=1)
@@ -245,19 +232,3 @@ class BeamSearch(Search):
         ids = ops.concatenate([state.finished_ids, state.running_ids], axis=1)
         state = state._replace(finished_ids=gather(ids, order, batch_dims=1), finished_scores=scores)
         return state, ops.where(is_cut_off, LOWEST_SCORE, running_scores)
-
-    def _score(
-        self, log_probabilities: Tensor, length: Tensor, state: _BeamState, beams: Tensor | None = None
-    ) -> Tensor:
-        """Score hypotheses `(b, m)` of one length: extensions of `beams`, or the current ones if None."""
-        scores = self._penalized_scores(log_probabilities, length, state.limits)
-        if not self.tracks_attention:
-            return scores
-        cache = state.cache
-        sums = cache.attention_sums
-        sums = sums if beams is None else gather(sums, beams, batch_dims=1)  # (b, m, s)
-        terms = ops.log(ops.clip(ops.cast(sums, "float32"), _SMALLEST_COVERAGE, 1.0))
-        if not _is_absent(cache.encoder_padding_mask):
-            is_token = ops.cast(cache.encoder_padding_mask, "bool")[:, None, :]
-            terms = ops.where(is_token, terms, 0.0)
-        return scores + self.coverage_penalty * ops.sum(terms, axis=-1)

@@ -130,7 +130,6 @@ def generate(
         request.first_cache_length,
         search.beam_size,
         padding_mask=padding_mask,
-        track_attention=search.tracks_attention,
         in_place=request.has_dynamic_sizes,  # safe, since that loop creates all buffers itself
     )
     return search(step, cache, request)

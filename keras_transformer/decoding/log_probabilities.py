@@ -1,7 +1,6 @@
-"""Log-probabilities of the next token, and the length penalty."""
+"""Log-probabilities of the next token."""
 
 import functools
-from typing import Literal, TypeAlias
 
 from keras import ops
 
@@ -11,8 +10,6 @@ from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 # Lower bound of a forced token's log-probability: if the model assigns it no probability, the score of the
 # hypothesis must still be comparable with others.
 FORCED_LOG_PROBABILITY = -100.0
-
-LengthNormalization: TypeAlias = Literal["gnmt", "length", "generated_length"]
 
 
 def _is_possible(log_probabilities: Tensor) -> Tensor:
@@ -58,13 +55,3 @@ def _banned_ids(special_ids: SpecialIds) -> list[int]:
 
 def _is_banned(ids: Tensor, special_ids: SpecialIds) -> Tensor:
     return functools.reduce(ops.logical_or, (ops.equal(ids, each) for each in _banned_ids(special_ids)))
-
-
-def _length_penalty(
-    length: Tensor | int, alpha: Tensor | float, normalization: LengthNormalization
-) -> Tensor:
-    """Return the divisor of scores; the length includes the end token."""
-    length = ops.cast(length, "float32")
-    # Without tokens the divisor would be 0.
-    base = (5.0 + length) / 6.0 if normalization == "gnmt" else ops.maximum(length, 1.0)
-    return ops.power(base, alpha)

@@ -78,7 +78,7 @@ class _IndependentSearch(Search):
 
     def finalize(self, state: _IndependentState, max_length: int) -> SearchResult:
         """Sort the hypotheses of each source by score, best first."""
-        scores = self._penalized_scores(state.log_probabilities, state.lengths, state.limits)
+        scores = self.score(state.log_probabilities, state.lengths, state.limits.length_penalties)
         token_ids = self._pad_hypotheses(state.token_ids, max_length)
         if self.beam_size == 1:
             return SearchResult(token_ids, scores)

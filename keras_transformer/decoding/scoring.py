@@ -13,15 +13,6 @@ from keras_transformer.models.transformer import Transformer
 from keras_transformer.types import SpecialIds, Tensor
 
 
-class _TargetScores(NamedTuple):
-    """Log-probabilities of targets."""
-
-    log_probabilities: Tensor
-    """float32 `(b,)`: sum over the tokens, without a length penalty."""
-    num_tokens: Tensor
-    """int32 `(b,)`: number of scored tokens, including the end token if there is one."""
-
-
 class _TokenScores(NamedTuple):
     """Log-probability of each target token, and the most likely alternatives."""
 
@@ -36,58 +27,6 @@ class _TokenScores(NamedTuple):
     """float32 `(b, t, k)`: log-probabilities of `alternative_ids`; 0 if not scored."""
 
 
-def score_targets(
-    model: Callable[[dict[str, Tensor]], Tensor],
-    inputs: Tensor,
-    target_ids: Tensor,
-    padding_mask: Tensor | None = None,
-    *,
-    special_ids: SpecialIds,
-    num_given: Tensor | None = None,
-) -> _TargetScores:
-    """Return the log-probabilities of given targets.
-
-    Divided by the length penalty, they are the scores that a search returns. The unknown token, which a
-    search never generates, has the probability that the model assigns to it.
-
-    Args:
-        model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
-        inputs: Sources, as for `generate`.
-        target_ids: Integers `(b, t)`: targets without the start token, usually with the end token, followed
-            by padding. Padding is not scored.
-        padding_mask: `(b, s)`, True (1) for frames. Only for features.
-        special_ids: Special token ids of the target.
-        num_given: Integers `(b,)`: number of tokens at the start of each target to leave unscored. Defaults
-            to 0.
-
-    Returns:
-        Log-probabilities `(b,)` and numbers of scored tokens `(b,)`.
-
-    Raises:
-        TypeError: If targets are not integers.
-        ValueError: If targets have another rank, have no tokens, or begin with the start token.
-
-    Example:
-        >>> from keras_transformer.models import Transformer
-        >>> model = Transformer(9, 11, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> int(score_targets(model, [[4, 5, 3]], [[7, 9, 3, 0]], special_ids=SpecialIds()).num_tokens[0])
-        3
-    """
-    found = score_tokens(
-        model,
-        inputs,
-        target_ids,
-        padding_mask,
-        special_ids=special_ids,
-        num_given=num_given,
-        num_alternatives=0,
-    )
-    return _TargetScores(
-        log_probabilities=ops.sum(found.log_probabilities, axis=1),
-        num_tokens=ops.sum(ops.cast(found.is_scored, "int32"), axis=1),
-    )
-
-
 def score_tokens(
     model: Callable[[dict[str, Tensor]], Tensor],
     inputs: Tensor,
@@ -100,13 +39,18 @@ def score_tokens(
 ) -> _TokenScores:
     """Return the log-probability of each token of given targets, with the most likely alternatives.
 
+    Their sum, divided by the length penalty, is the score that a search returns. The unknown token, which a
+    search never generates, has the probability that the model assigns to it.
+
     Args:
-        model: As for `score_targets`.
+        model: A `Transformer`, or any function from its inputs to logits `(b, t, v)`.
         inputs: Sources, as for `generate`.
-        target_ids: As for `score_targets`.
-        padding_mask: As for `score_targets`.
-        special_ids: As for `score_targets`.
-        num_given: As for `score_targets`.
+        target_ids: Integers `(b, t)`: targets without the start token, usually with the end token, followed
+            by padding. Padding is not scored.
+        padding_mask: `(b, s)`, True (1) for frames. Only for features.
+        special_ids: Special token ids of the target.
+        num_given: Integers `(b,)`: number of tokens at the start of each target to leave unscored. Defaults
+            to 0.
         num_alternatives: Number of most likely tokens at each position, `k`, at most the vocabulary size.
             They may include the target's token. Defaults to 5; 0 disables them.
 
@@ -116,7 +60,8 @@ def score_tokens(
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: As for `score_targets`, or if `num_alternatives` is negative.
+        ValueError: If targets have another rank, have no tokens, or begin with the start token, or
+            `num_alternatives` is negative.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -167,10 +112,10 @@ def align_targets(
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         inputs: Sources, as for `generate`.
-        target_ids: As for `score_targets`.
+        target_ids: As for `score_tokens`.
         layer: Index of the decoder layer; negative ones count from the last. Defaults to the last.
-        padding_mask: As for `score_targets`.
-        special_ids: As for `score_targets`.
+        padding_mask: As for `score_tokens`.
+        special_ids: As for `score_tokens`.
 
     Returns:
         Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1;
@@ -178,7 +123,7 @@ def align_targets(
 
     Raises:
         TypeError: If targets are not integers.
-        ValueError: As for `score_targets`, or if the layer does not exist.
+        ValueError: As for `score_tokens`, or if the layer does not exist.
 
     Example:
         >>> from keras_transformer.models import Transformer
@@ -208,9 +153,9 @@ def target_attention(
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         inputs: Sources, as for `generate`.
-        target_ids: As for `score_targets`, but an array or a tensor, and not checked.
-        padding_mask: As for `score_targets`.
-        special_ids: As for `score_targets`.
+        target_ids: As for `score_tokens`, but an array or a tensor, and not checked.
+        padding_mask: As for `score_tokens`.
+        special_ids: As for `score_tokens`.
 
     Returns:
         The dictionary of `model.attention_scores`: `(b, h, t, s)` by names such as

@@ -6,7 +6,7 @@ A search sees a model only through `Step`, so a test can replace the model with 
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 import keras
 from keras import ops
@@ -20,11 +20,7 @@ from keras_transformer.decoding.constraints import (
     _is_absent,
     _Limits,
 )
-from keras_transformer.decoding.log_probabilities import (
-    LengthNormalization,
-    _length_penalty,
-    _next_token_log_probabilities,
-)
+from keras_transformer.decoding.log_probabilities import _next_token_log_probabilities
 from keras_transformer.types import SpecialIds, Tensor
 
 # Initial length of the caches. Attention reads the whole cache, so short outputs should not pay for the
@@ -35,16 +31,11 @@ CHUNK = 32
 _MIN_SPLIT_BATCH = 16
 
 
+LengthNormalization: TypeAlias = Literal["gnmt", "length", "generated_length"]
+
+
 class _Cache(Protocol):
     """Decoder cache: a nest of tensors `(b, any)`, for `n` hypotheses of each source."""
-
-    @property
-    def attention_sums(self) -> Tensor:
-        """Attention to each source position so far, float32 `(b, n, s)`; `()` if it is not tracked."""
-
-    @property
-    def encoder_padding_mask(self) -> Tensor:
-        """Source mask `(b, s)`, True at non-padding positions; `()` if there is no padding."""
 
     def reorder(self, rows: Tensor) -> "_Cache":
         """Continue hypothesis `rows[i]` as hypothesis `i`, both of one source; `rows` is `(b * n,)`."""
@@ -164,31 +155,28 @@ class Search(abc.ABC):
         """Whether the search draws random numbers."""
         return False
 
-    @property
-    def tracks_attention(self) -> bool:
-        """Whether the cache must accumulate the cross-attention."""
-        return False
-
-    def score(self, log_probabilities: Tensor, num_tokens: Tensor) -> Tensor:
-        """Divide the log-probabilities of hypotheses by the length penalty."""
-        return self._divide(log_probabilities, num_tokens, self.length_penalty)
-
-    def _divide(
-        self, log_probabilities: Tensor, num_tokens: Tensor | int, exponent: Tensor | float
+    def score(
+        self, log_probabilities: Tensor, num_tokens: Tensor | int, length_penalties: Tensor = ()
     ) -> Tensor:
+        """Divide the log-probabilities of hypotheses by the length penalty.
+
+        Args:
+            log_probabilities: float32 `(b,)` or `(b, n)`.
+            num_tokens: Numbers of tokens, including the end token, which broadcast.
+            length_penalties: float32 `(b,)`: exponents of the sources. Defaults to `length_penalty` for all.
+
+        Returns:
+            The scores, with the shape of the log-probabilities.
+        """
+        exponent: Tensor | float = self.length_penalty
+        if not _is_absent(length_penalties):
+            exponent = ops.reshape(length_penalties, (-1, *[1] * (len(log_probabilities.shape) - 1)))
         if self.length_normalization == "generated_length":
             num_tokens = num_tokens - len(self.constraints.first_token_ids)
-        return log_probabilities / _length_penalty(num_tokens, exponent, self.length_normalization)
-
-    def _penalized_scores(
-        self, log_probabilities: Tensor, num_tokens: Tensor | int, limits: _Limits
-    ) -> Tensor:
-        """Divide log-probabilities `(b,)` or `(b, n)` by each source's length penalty."""
-        penalties = limits.length_penalties
-        if _is_absent(penalties):
-            return self.score(log_probabilities, num_tokens)
-        penalties = ops.reshape(penalties, (-1, *[1] * (len(log_probabilities.shape) - 1)))
-        return self._divide(log_probabilities, num_tokens, penalties)
+        length = ops.cast(num_tokens, "float32")
+        # Without tokens the divisor would be 0.
+        base = (5.0 + length) / 6.0 if self.length_normalization == "gnmt" else ops.maximum(length, 1.0)
+        return log_probabilities / ops.power(base, exponent)
 
     def __call__(self, step: Step, cache: _Cache, request: _Request) -> SearchResult:
         """Search for likely sequences, starting with a cache of `request.first_cache_length` positions."""

@@ -152,12 +152,13 @@ class _CachedAttention:
         # (b, s, g, k) -> (b, g, s, k), shared by all hypotheses of a source
         return _AttentionCache(*(ops.transpose(part, (0, 2, 1, 3)) for part in (keys, values)))
 
-    def step(
-        self, inputs: Tensor, cache: _AttentionCache, step: _Step
-    ) -> tuple[Tensor, _AttentionCache, Tensor]:
-        """Attend from one position of each hypothesis, `(b * n, d)`.
+    def step(self, inputs: Tensor, cache: _AttentionCache, step: _Step) -> tuple[Tensor, _AttentionCache]:
+        """Attend from one position of each hypothesis; return the outputs `(b * n, d)` and the cache.
 
-        Returns the outputs `(b * n, d)`, the cache, and the scores `(b, n, g, r, m)` over `m` keys.
+        Args:
+            inputs: `(b * n, d)`.
+            cache: Keys and values `(b, g, m, k)`.
+            step: From `plan`.
         """
         attention, groups = self._attention, (-1, step.num_hypotheses, self._num_groups)
         query, *others = self._inputs.parts(inputs)
@@ -174,12 +175,12 @@ class _CachedAttention:
                 *(PositionBuffer.write(*pair, step.slots, in_place=self._in_place) for pair in pairs)
             )
             bias = self._self_bias(query, step, dynamic_shape(cache.keys)[2])
-        heads, scores = attend_step(query, *cache, bias)
+        heads = attend_step(query, *cache, bias)
         # (b, n, g, r, k) -> (b * n, h * k)
         rows = ops.reshape(heads, (-1, attention.num_heads * self._value_dim))
         if others:
             rows = rows * ops.sigmoid(others[0])
-        return self._output(rows), cache, scores
+        return self._output(rows), cache
 
     def _rotate(self, heads: Tensor, step: _Step) -> Tensor:
         return heads if step.rotation is None or not self._is_causal else step.rotation(heads)

@@ -29,9 +29,6 @@ class _DecoderCache(NamedTuple):
     ancestors: Tensor
     """int32 `(b, n, T)`: for each hypothesis and position, index of the hypothesis whose slot it reads there;
     -1 if the position is not yet written."""
-    attention_sums: Tensor = ()
-    """float32 `(b, n, s)`: attention to each source position summed over the steps, averaged over the heads
-    of the last layer; `()` if not tracked."""
 
     @property
     def beam_size(self) -> int:
@@ -43,11 +40,7 @@ class _DecoderCache(NamedTuple):
         # Keys and values stay in place; `ancestors` selects the slots that each hypothesis reads.
         if self.beam_size == 1:
             return self
-        rows, sums = ops.cast(rows, "int32"), self.attention_sums
-        return self._replace(
-            ancestors=_take_hypotheses(self.ancestors, rows),
-            attention_sums=sums if isinstance(sums, tuple) else _take_hypotheses(sums, rows),
-        )
+        return self._replace(ancestors=_take_hypotheses(self.ancestors, ops.cast(rows, "int32")))
 
     def grow(self, num_positions: Tensor | int) -> "_DecoderCache":
         """Append unwritten positions."""
@@ -118,7 +111,6 @@ class CachedDecoder:
         max_length: Tensor | int,
         beam_size: int = 1,
         batch_size: Tensor | int | None = None,
-        track_attention: bool = False,
     ) -> _DecoderCache:
         """Build an empty target cache, and project the encoder's output once for every layer.
 
@@ -129,8 +121,6 @@ class CachedDecoder:
             max_length: Number of target positions in the cache, `T`.
             beam_size: Number of hypotheses per source, `n`.
             batch_size: Batch size, `b`. Required without `encoder_output`, else must be None.
-            track_attention: Whether to sum the attention to each source position in `attention_sums`, for a
-                coverage penalty.
 
         Returns:
             The cache for `step`.
@@ -146,20 +136,18 @@ class CachedDecoder:
                 f"Received: batch_size={batch_size}, encoder_output={_shape_description(encoder_output)}."
             )
         sources: tuple[_AttentionCache, ...] = ()
-        mask, sums = encoder_padding_mask, ()
+        mask = encoder_padding_mask
         if encoder_output is not None:
             mask = getattr(encoder_output, "_keras_mask", None) if mask is None else mask
             encoder_output = _hide_padding(ops.convert_to_tensor(encoder_output), mask)
-            batch_size, source_length = dynamic_shape(encoder_output)[:2]
+            batch_size = dynamic_shape(encoder_output)[0]
             # Computed once for all steps and hypotheses.
             sources = tuple(layer.cross_attention.project(encoder_output, mask) for layer in self._layers)
-            if track_attention:
-                sums = ops.zeros((batch_size, beam_size, source_length), "float32")
         caches = (layer.self_attention.create(max_length, batch_size, beam_size) for layer in self._layers)
         ancestors = ops.full((batch_size, beam_size, max_length), -1, dtype="int32")
         # Backend loops can hold nested tensors, but not None.
         mask = () if mask is None else ops.convert_to_tensor(mask)
-        return _DecoderCache(tuple(caches), sources, mask, ancestors, sums)
+        return _DecoderCache(tuple(caches), sources, mask, ancestors)
 
     def step(
         self, inputs: Tensor, position: Tensor | int, cache: _DecoderCache
@@ -178,7 +166,7 @@ class CachedDecoder:
             ValueError: If the position is known to be outside the cache.
         """
         # (b * n, 1, d) -> (b * n, d), the input shape of all cached layers
-        x, scores, own = ops.convert_to_tensor(inputs)[:, 0, :], None, []
+        x, own = ops.convert_to_tensor(inputs)[:, 0, :], []
         cache = cache._write(position)
         mask = cache.encoder_padding_mask
         step = self._layers[0].self_attention.plan(
@@ -187,15 +175,10 @@ class CachedDecoder:
         sources = cache.cross_attention or (None,) * len(self._layers)
         with keras.StatelessScope(self._weights):
             for layer, target, source in zip(self._layers, cache.self_attention, sources, strict=True):
-                x, target, scores = layer.step(x, target, source, step)
+                x, target = layer.step(x, target, source, step)
                 own.append(target)
             x = self._decoder.final_normalization(x)
-        cache = cache._replace(self_attention=tuple(own))
-        if not isinstance(cache.attention_sums, tuple):
-            # (b, n, g, r, s) -> (b, n, s), of the last layer
-            sums = cache.attention_sums + ops.mean(scores, axis=(2, 3))
-            cache = cache._replace(attention_sums=sums)
-        return x[:, None, :], cache
+        return x[:, None, :], cache._replace(self_attention=tuple(own))
 
 
 class _CachedLayer:
@@ -212,17 +195,17 @@ class _CachedLayer:
 
     def step(
         self, x: Tensor, target: _AttentionCache, source: _AttentionCache | None, step: _Step
-    ) -> tuple[Tensor, _AttentionCache, Tensor | None]:
-        """Return the output `(b * n, d)`, the cache, and the scores of the cross-attention."""
-        residual, scores = self._layer.self_attention_residual, None
-        attended, target, _ = self.self_attention.step(residual.normalize(x), target, step)
+    ) -> tuple[Tensor, _AttentionCache]:
+        """Return the output `(b * n, d)` and the cache."""
+        residual = self._layer.self_attention_residual
+        attended, target = self.self_attention.step(residual.normalize(x), target, step)
         x = residual(x, attended)
         if source is not None:
             residual = self._layer.cross_attention_residual
-            attended, _, scores = self.cross_attention.step(residual.normalize(x), source, step)
+            attended, _ = self.cross_attention.step(residual.normalize(x), source, step)
             x = residual(x, attended)
         residual = self._layer.feed_forward_residual
-        return residual(x, self._feed_forward(residual.normalize(x))), target, scores
+        return residual(x, self._feed_forward(residual.normalize(x))), target
 
 
 def _cached_feed_forward(layer: FeedForward) -> Callable[[Tensor], Tensor]:

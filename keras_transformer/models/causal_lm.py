@@ -66,7 +66,6 @@ class CausalLM(ConfiguredModel):
         beam_size: int = 1,
         *,
         padding_mask: Tensor | None = None,
-        track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Write the prompts to a cache and return the function that decodes step by step.
@@ -77,7 +76,6 @@ class CausalLM(ConfiguredModel):
             max_length: Number of positions to decode, counted from the last prompt token.
             beam_size: Number of hypotheses per prompt, `n`.
             padding_mask: Must be None; prompts cannot be padded.
-            track_attention: Must be False; there is no cross-attention.
             in_place: Whether a step may overwrite the cache passed to it; see `Transformer.start_decoding`.
 
         Returns:
@@ -86,12 +84,11 @@ class CausalLM(ConfiguredModel):
             `position`, and the cache including `position`.
 
         Raises:
-            ValueError: If `padding_mask` or `track_attention` is given.
+            ValueError: If `padding_mask` is given.
         """
-        if padding_mask is not None or track_attention:
+        if padding_mask is not None:
             raise ValueError(
-                "`padding_mask` and `track_attention` need a model with an encoder. Received: "
-                f"padding_mask={padding_mask}, track_attention={track_attention}."
+                f"`padding_mask` needs a model with an encoder. Received: padding_mask={padding_mask}."
             )
         prompt_ids = ops.convert_to_tensor(inputs)
         last = prompt_ids.shape[1] - 1

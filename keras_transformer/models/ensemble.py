@@ -23,17 +23,6 @@ class _EnsembleCache(NamedTuple):
     members: tuple[CachedDecoder.Cache, ...]
     """One cache per model."""
 
-    @property
-    def attention_sums(self) -> Tensor:
-        """Attention sums averaged over the models, `(b, n, s)`; `()` if not tracked."""
-        sums = [cache.attention_sums for cache in self.members]
-        return () if isinstance(sums[0], tuple) else ops.mean(ops.stack(sums), axis=0)
-
-    @property
-    def encoder_padding_mask(self) -> Tensor:
-        """The source's padding mask, the same for all models, `(b, s)`; `()` if no mask is given."""
-        return self.members[0].encoder_padding_mask
-
     def reorder(self, rows: Tensor) -> "_EnsembleCache":
         return _EnsembleCache(tuple(cache.reorder(rows) for cache in self.members))
 
@@ -109,7 +98,6 @@ class Ensemble(keras.Model):
         beam_size: int = 1,
         *,
         padding_mask: Tensor | None = None,
-        track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[_EnsembleCache], _EnsembleCache]:
         """Run the encoders and return the function that decodes step by step.
@@ -122,7 +110,6 @@ class Ensemble(keras.Model):
                 max_length,
                 beam_size,
                 padding_mask=padding_mask,
-                track_attention=track_attention,
                 in_place=in_place,
             )
             for model in self.members

@@ -85,7 +85,6 @@ class Transformer(_EncodingModel):
         beam_size: int = 1,
         *,
         padding_mask: Tensor | None = None,
-        track_attention: bool = False,
         in_place: bool = False,
     ) -> tuple[Step[CachedDecoder.Cache], CachedDecoder.Cache]:
         """Run the encoder and return the function that decodes step by step.
@@ -95,8 +94,6 @@ class Transformer(_EncodingModel):
             max_length: Maximum number of target positions.
             beam_size: Number of hypotheses per source, `n`.
             padding_mask: The source's padding mask, as for `encode`.
-            track_attention: Whether the cache sums the cross-attention to each source position over the
-                steps, for a coverage penalty.
             in_place: Whether a step may overwrite the cache passed to it. This avoids copies in TensorFlow
                 graphs; use it only if your loop owns the cache.
 
@@ -109,9 +106,7 @@ class Transformer(_EncodingModel):
         step = _DecodingStep(self, "target", in_place=in_place)
         # Lets torch free the encoder's activations, since decoding needs no gradient.
         encoder_output = ops.stop_gradient(encoder_output)
-        return step, step.decoder.create_cache(
-            encoder_output, mask, max_length, beam_size, track_attention=track_attention
-        )
+        return step, step.decoder.create_cache(encoder_output, mask, max_length, beam_size)
 
     def attention_scores(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the attention scores of every layer in one teacher-forced pass.

@@ -49,7 +49,6 @@ _MAX_BEAMS = 1000
 _ONLY = {
     "length_normalization": "length",
     "cut_off_competes": True,
-    "coverage_penalty": 0.0,
     "num_hypotheses": None,
     "min_length_ratio": 0.0,
     "max_length_ratio": None,

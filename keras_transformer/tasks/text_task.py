@@ -155,7 +155,7 @@ class TextTask(Task):
 
         Returns:
             The score of each pair, in the same order: the log-probability of the target, divided by the
-            length penalty of the search, without coverage and repetition penalties. 0 for two empty texts.
+            length penalty of the search, without repetition penalties. 0 for two empty texts.
 
         Raises:
             TypeError: If sources or targets have the wrong type.

@@ -169,11 +169,6 @@ CASES: dict[str, Callable[[], export.Exported]] = {
     "greedy of frames": lambda: lower_decoding(frame_model(), frames, GREEDY),
     "beam": lambda: lower_decoding(transformer(), source, BEAM),
     "beam of many sources": lambda: lower_decoding(transformer(), np.repeat(source, 8, axis=0), BEAM, 100),
-    "beam, coverage": lambda: lower_decoding(
-        transformer(),
-        source,
-        kt.decoding.BeamSearch(beam_size=3, special_ids=SPECIAL_IDS, coverage_penalty=0.2),
-    ),
     "beam, constraints": lambda: lower_decoding(
         transformer(),
         source,

@@ -369,31 +369,11 @@ def test_answers_begin_with_a_prefix(recurrent_model: Any) -> None:
     assert (token_ids[1, :, 0] == 4).all()
 
 
-@pytest.mark.slow
-def test_the_coverage_penalty_is_that_of_the_attention(transformer: Any, source_ids: Any) -> None:
-    """The attention of every step, from one teacher-forced pass over the answer."""
-    beta, max_length = 0.7, 6
-    search = BeamSearch(3, length_penalty=0.5, coverage_penalty=beta)
-    token_ids, scores = decode(transformer, search, max_length, source_ids)
-    for source, hypothesis, score in zip(source_ids, token_ids[:, 0], scores[:, 0], strict=True):
-        length = int((hypothesis > 0).sum())
-        targets = np.array([[2, *hypothesis[: length - 1]]], "int32")
-        inputs = {"encoder_token_ids": source[None], "decoder_token_ids": targets}
-        logits = ops.convert_to_numpy(transformer(inputs))[0]
-        log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        total = log_probabilities[np.arange(length), hypothesis[:length]].sum()
-        maps = transformer.attention_scores(inputs)["decoder/layer_2/cross_attention"]
-        sums = ops.convert_to_numpy(maps)[0].mean(0).sum(0)[source > 0]
-        coverage = beta * np.log(np.clip(sums, 1e-6, 1)).sum()
-        np.testing.assert_allclose(score, total / ((5 + length) / 6) ** 0.5 + coverage, rtol=1e-3, atol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"num_hypotheses": 5}, r"Received: num_hypotheses=5, beam_size=4\."),
         ({"num_hypotheses": 0}, r"Received: num_hypotheses=0\."),
-        ({"coverage_penalty": -1.0}, r"Received: coverage_penalty=-1\.0\."),
         ({"early_stopping": "always"}, r"one of True, False, 'never'\. Received: early_stopping='always'\."),
         (
             {"length_normalization": "none"},

@@ -28,7 +28,7 @@ SEARCHES = [
             banned_sequences=((4, 6), (6, 5, 4)),
         ),
     ),
-    BeamSearch(3, coverage_penalty=0.2),
+    BeamSearch(3),
     SampleSearch(num_samples=2, seed=5),
     BeamSearch(2, constraints=Constraints(no_repeat_ngram_size=2, max_length_ratio=2.0)),
 ]
@@ -249,7 +249,6 @@ def test_a_search_is_a_value(search_class: Any) -> None:
     assert hash(search) == hash(search_class(constraints=Constraints(min_length=2)))
     assert search != search_class()
     assert dataclasses.replace(search, constraints=Constraints()) == search_class()
-    assert not search.tracks_attention
     with pytest.raises(dataclasses.FrozenInstanceError):
         search.length_penalty = 2.0
 

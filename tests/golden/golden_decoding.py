@@ -37,7 +37,6 @@ SEARCHES: dict[str, Any] = {
     "beam_no_length_penalty": BeamSearch(4, length_penalty=0.0, early_stopping=True),
     "beam_best_two": BeamSearch(5, num_hypotheses=2, length_penalty=0.6, early_stopping=True),
     "beam_exhaustive": BeamSearch(3, early_stopping="never"),
-    "beam_coverage": BeamSearch(4, coverage_penalty=0.3, early_stopping=True),
     **{f"greedy_{name}": GreedySearch(constraints=rules) for name, rules in RULES.items()},
     **{
         f"beam_{name}": BeamSearch(3, constraints=RULES[name], early_stopping=True)
@@ -69,9 +68,9 @@ def decoding() -> models.Arrays:
     model = _model()
     arrays["stream/tokens"] = np.stack(list(stream_tokens(model, GreedySearch(), MAX_LENGTH)(SOURCE)), axis=1)
     for name, each in (("Transformer", model), ("Ensemble", models.ensemble())):
-        scores = score_targets(each, SOURCE, TARGET[:, 1:])
-        arrays[f"score_targets/{name}"] = models.numpy(scores.log_probabilities)
-        arrays[f"score_targets/{name}/num_tokens"] = models.numpy(scores.num_tokens)
+        log_probabilities, num_tokens = score_targets(each, SOURCE, TARGET[:, 1:])
+        arrays[f"score_targets/{name}"] = models.numpy(log_probabilities)
+        arrays[f"score_targets/{name}/num_tokens"] = models.numpy(num_tokens)
         arrays[f"align_targets/{name}"] = models.numpy(align_targets(each, SOURCE, TARGET[:, 1:]))
     arrays["align_targets/first_layer"] = models.numpy(align_targets(model, SOURCE, TARGET[:, 1:], layer=0))
     return arrays

@@ -198,9 +198,7 @@ RULES = kt.decoding.Constraints(
 )
 SEARCHES = [
     kt.decoding.GreedySearch(length_penalty=0.5, constraints=RULES),
-    kt.decoding.BeamSearch(
-        3, num_hypotheses=2, coverage_penalty=0.2, early_stopping="never", constraints=RULES
-    ),
+    kt.decoding.BeamSearch(3, num_hypotheses=2, early_stopping="never", constraints=RULES),
 ]
 MODELS: list[dict[str, Any]] = [
     {"gated": True, "norm_first": True, "normalization": "rms", "activation": "gelu", "positions": "rotary"},

@@ -112,7 +112,7 @@ EDITS: list[dict[str, Any]] = [
     {"search": {"kind": "beam", "beam_size": "4"}},
     {"search": {"kind": "beam", "length_penalty": math.nan}},
     {"search": {"kind": "beam", "length_penalty": math.inf}},
-    {"search": {"kind": "beam", "coverage_penalty": "much"}},
+    {"search": {"kind": "beam", "cut_off_competes": "much"}},
     {"search": {"kind": "beam", "early_stopping": "no"}},
     {"search": {"kind": "beam", "num_hypotheses": []}},
     {"search": {"kind": "beam", "special_ids": {"pad": 0, "other": 1}}},

@@ -119,12 +119,10 @@ def test_selected_sources(alone: bool) -> None:
     decoder, x = made(alone=alone), draw(4, 3, 8)
     cached = CachedDecoder(decoder)
     memory, mask, size = (None, None, 2) if alone else (MEMORY, SOURCE, None)
-    cache = cached.create_cache(memory, mask, 3, 2, size, track_attention=not alone)
+    cache = cached.create_cache(memory, mask, 3, 2, size)
     _, cache = cached.step(x[:, :1], 0, cache)
     chosen = keras.tree.map_structure(lambda part: part[1:], cache)  # as a search does
     assert chosen.beam_size == 2
-    if not alone:
-        np.testing.assert_array_equal(array(chosen.attention_sums), array(cache.attention_sums)[1:])
     expected, _ = cached.step(x[:, 1:2], 1, cache)
     found, _ = cached.step(x[2:, 1:2], 1, chosen)
     np.testing.assert_allclose(array(found), array(expected)[2:], atol=1e-6)
@@ -141,20 +139,6 @@ def test_grown_caches() -> None:
     for position in range(2, 5):
         output, grown = cached.step(x[:, position : position + 1], position, grown)
         np.testing.assert_allclose(array(output)[:, 0], array(whole)[:, position], atol=1e-5)
-
-
-def test_attention_sums_are_those_of_the_last_layer() -> None:
-    decoder, x = made(), draw(4, 3, 8)
-    repeated, mask = (np.repeat(part, 2, axis=0) for part in (MEMORY, SOURCE))
-    cached = CachedDecoder(decoder)
-    cache = cached.create_cache(MEMORY, SOURCE, 3, beam_size=2, track_attention=True)
-    for position in range(3):
-        _, cache = cached.step(x[:, position : position + 1], position, cache)
-    scores = decoder.attention_scores(x, repeated, encoder_padding_mask=mask)["layer_2/cross_attention"]
-    sums = array(scores).mean(axis=1).sum(axis=1)
-    np.testing.assert_allclose(array(cache.attention_sums).reshape(4, 3), sums, atol=1e-5)
-    moved = array(cache.reorder(np.array(ROWS)).attention_sums).reshape(4, 3)
-    np.testing.assert_array_equal(moved, array(cache.attention_sums).reshape(4, 3)[ROWS])
 
 
 @pytest.mark.parametrize("alone", [False, True])

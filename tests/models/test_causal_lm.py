@@ -134,10 +134,6 @@ def test_decoding_starts_at_the_last_token_of_the_prompts() -> None:
         np.testing.assert_allclose(array(logits), array(expected)[:, 2 + position], atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "received"),
-    [({"padding_mask": IDS > 0}, "padding_mask=[["), ({"track_attention": True}, "track_attention=True.")],
-)
-def test_what_needs_an_encoder(options: dict[str, Any], received: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(received)):
-        made().start_decoding(IDS, 3, **options)
+def test_what_needs_an_encoder() -> None:
+    with pytest.raises(ValueError, match=re.escape("padding_mask=[[")):
+        made().start_decoding(IDS, 3, padding_mask=IDS > 0)

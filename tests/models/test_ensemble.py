@@ -52,7 +52,7 @@ def test_steps_equal_the_whole_pass(models: list[Transformer]) -> None:
         np.testing.assert_allclose(array(logits), whole[:, position], atol=1e-5)
 
 
-@pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3, coverage_penalty=0.5)])
+@pytest.mark.parametrize("search", [GreedySearch(), BeamSearch(3)])
 def test_a_model_beside_itself_answers_as_alone(search: Any) -> None:
     model = made(0)
     alone, twice = (generate(each, SOURCE, search, 6) for each in (model, Ensemble([model, model])))

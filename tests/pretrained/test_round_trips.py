@@ -347,7 +347,6 @@ def test_other_models_are_refused(tmp_path: Path) -> None:
             "`length_normalization` .* must be 'length', .* Received: length_normalization='gnmt'",
         ),
         (dataclasses.replace(BEAM, cut_off_competes=False), "`cut_off_competes` .* must be True"),
-        (dataclasses.replace(BEAM, coverage_penalty=0.5), "Received: coverage_penalty=0.5"),
         (dataclasses.replace(BEAM, num_hypotheses=1), "Received: num_hypotheses=1"),
         (dataclasses.replace(BEAM, constraints=Constraints(max_length_ratio=2.0)), "max_length_ratio=2.0"),
         (
