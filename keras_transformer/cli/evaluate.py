@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "--unique",
     is_flag=True,
     help="Score each distinct source once, with all its targets as references. In --pairs files, the "
-    "columns after the second are also references.",
+    "columns after the second are also references. Labelled texts: score equal examples once.",
 )
 def evaluate(
     model: str | None,

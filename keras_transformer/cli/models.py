@@ -20,8 +20,9 @@ def open_model(
     if not issubclass(kind, task_class):
         from keras_transformer.runs import RunKind
 
-        verbs = [run.verb for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]
-        asked = f"ask it with: keras-transformer {verbs[0]}" if verbs else "ask it from Python"
+        runs = [run for run in RunKind.kinds.values() if issubclass(kind, run.scored_class)]
+        runs.sort(key=lambda run: issubclass(kind, run.task_class))  # its own kind of run last
+        asked = f"ask it with: keras-transformer {runs[-1].verb}" if runs else "ask it from Python"
         raise InputError(f"{choice.path} is a {kind.__name__}; {asked}")
     task: _Task = kind.load(choice.path) if issubclass(kind, ModelTask) else kind(choice.path, trust=trust)
     if task.source.name != reads:
@@ -40,11 +41,15 @@ def model_kind(choice: ModelChoice) -> type[Task]:
 
 def change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:
     """Set another beam size or length penalty; `check_search` has already refused exports."""
-    if not isinstance(translator, SearchTask) or (beam_size is None and length_penalty is None):
+    if beam_size is None and length_penalty is None:
         return
-    search = translator.search
-    if not isinstance(search, BeamSearch | GreedySearch):
-        raise InputError(f"The search must be greedy or a beam. Received: {type(search).__name__}.")
+    search = getattr(translator, "search", None)
+    if not (isinstance(translator, SearchTask) and isinstance(search, BeamSearch | GreedySearch)):
+        received = f"a {type(translator).__name__}" if search is None else type(search).__name__
+        raise InputError(
+            "--beam-size and --length-penalty are for models with a greedy or beam search. "
+            f"Received: {received}."
+        )
     if length_penalty is not None:
         search = dataclasses.replace(search, length_penalty=length_penalty)
     shared = {field.name: getattr(search, field.name) for field in dataclasses.fields(GreedySearch)}

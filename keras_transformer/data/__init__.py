@@ -7,7 +7,6 @@ the token ids of a corpus larger than memory stay on disk. For classification, u
 and `text_dataset`.
 """
 
-from keras_transformer.data.batching import batch_shapes
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
 from keras_transformer.data.frame_pairs import EncodedFrames
@@ -42,7 +41,6 @@ __all__ = [
     "ParallelText",
     "TagSpan",
     "as_frames",
-    "batch_shapes",
     "classification_dataset",
     "label_names",
     "mask_tokens",

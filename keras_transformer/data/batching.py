@@ -14,6 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from keras_transformer.errors import InputError
+
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 """A step of the input pipeline, for `dataset.apply`."""
 
@@ -94,39 +96,6 @@ def _shuffled_order(keys: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.gather(shuffled, tf.argsort(tf.gather(keys, shuffled), stable=True))
 
 
-def batch_shapes(
-    lengths: np.ndarray, tokens_per_batch: int, bucket_boundaries: Sequence[int] | None = None
-) -> list[tuple[int, int]]:
-    """Return the distinct batch shapes of a dataset with `pad_to_bucket_boundary=True`.
-
-    XLA compiles the training step once per shape. Noise changes lengths and may add shapes.
-
-    Args:
-        lengths: Lengths of the examples, integers: `(n, 2)` for pairs, `(n, 1)` for texts, such as
-            `EncodedPairs.lengths()`.
-        tokens_per_batch: As for the dataset.
-        bucket_boundaries: As for the dataset.
-
-    Returns:
-        The shapes `(b, t)`, from short to long. `t` is the padded length of both sides. The last batch may
-        have fewer rows.
-
-    Raises:
-        ValueError: If a value is out of range.
-
-    Example:
-        >>> batch_shapes(np.array([[3], [5], [9], [12]] * 50), tokens_per_batch=100)
-        [(12, 8), (10, 10), (8, 12), (6, 12)]
-    """
-    plan = _plan_batches(lengths, bucket_boundaries, tokens_per_batch, padded=True)
-    longest = np.sort(lengths.max(axis=1))[plan.splits[1:] - 1]
-    shapes = [
-        (int(rows), int(plan.width(tf.constant(length, tf.int64), tf.constant(rows, tf.int64))))
-        for rows, length in dict.fromkeys(zip(np.diff(plan.splits), longest, strict=True))
-    ]
-    return list(dict.fromkeys(shapes))
-
-
 def _plan_batches(
     lengths: np.ndarray, boundaries: Sequence[int] | None, tokens_per_batch: int, *, padded: bool = False
 ) -> _BatchPlan:
@@ -180,8 +149,8 @@ def _splits_of_full_batches(
 
 def _check_budget(longest: int, tokens_per_batch: int) -> None:
     if tokens_per_batch < longest:
-        raise ValueError(
-            "`tokens_per_batch` must hold the longest pair, padded to its bucket. "
+        raise InputError(
+            "`tokens_per_batch` must hold the longest example, padded to its bucket. "
             f"Received: tokens_per_batch={tokens_per_batch}, longest={longest} tokens."
         )
 

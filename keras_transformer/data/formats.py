@@ -59,6 +59,9 @@ class _PairsFile:
         head = [cells for _, cells in itertools.islice(self._open_rows(), _SAMPLE_SIZE)]
         if not head:
             raise InputError(f"Cannot read {self.path}: it has no rows.")
+        if _ending(self.path) == ".csv" and len(head[0]) == 1:
+            form = "2 columns separated by commas, semicolons or tabs"
+            raise InputError(f"{self.path}:1: needs {form}. Received: 1.")
         return self._choose_columns(head)
 
     def _choose_columns(self, head: list[_Cells]) -> "_Layout":
@@ -272,9 +275,8 @@ def _open_commas(path: Path) -> _OpenRows:
     if named:
         return functools.partial(_delimited, path, named[1], skipped=1, has_width=True)
     ranks = {each: _rate_delimiter(sample, each) for each in _DELIMITERS}
+    # A file of one column has no delimiter; the first one finds quoted cells.
     best = max(_DELIMITERS, key=lambda delimiter: ranks[delimiter])
-    if ranks[best] == (False, False, 0):
-        raise InputError(f"{path}:1: needs 2 columns separated by commas, semicolons or tabs. Received: 1.")
     return functools.partial(_delimited, path, best, has_width=True)
 
 
@@ -324,7 +326,20 @@ def _open_json(
 def _is_row(value: object) -> bool:
     if isinstance(value, list):
         return all(isinstance(each, str) for each in value)
-    return isinstance(value, dict) and not any(isinstance(each, list) for each in value.values())
+    if not isinstance(value, dict):
+        return False
+    # Lists are not texts. The object of an empty file is `{}`.
+    has_texts = not value or not all(isinstance(each, list) for each in value.values())
+    return has_texts and _is_object_row(value)
+
+
+def _is_object_row(value: object) -> bool:
+    """Return whether an object is a row, and does not hold rows: lists of objects, or one list of lists."""
+    if not isinstance(value, dict):
+        return False
+    cells = [each for several in value.values() if isinstance(several, list) for each in several]
+    rows = (dict, list) if len(value) == 1 else (dict,)
+    return not any(isinstance(each, rows) for each in cells)
 
 
 def _json_lines(path: Path, cells_of: _CellsOf) -> _Rows:

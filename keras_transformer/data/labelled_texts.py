@@ -15,6 +15,7 @@ from keras_transformer.data.formats import (
     _column_indices,
     _columns_error,
     _ending,
+    _is_object_row,
     _is_of_pairs,
     _Layout,
     _open_json,
@@ -143,10 +144,9 @@ class _LabelledFile(_PairsFile):
 
 def _is_labelled_row(value: object) -> bool:
     """Return whether the first line is a row, not the start of an array of rows."""
-    if isinstance(value, dict):
-        lists = [each for each in value.values() if isinstance(each, list)]
-        return not any(isinstance(each, dict) for several in lists for each in several)
-    return isinstance(value, list) and not any(isinstance(each, dict) for each in value)
+    if isinstance(value, list):
+        return not any(isinstance(each, dict) for each in value)
+    return _is_object_row(value)
 
 
 def _labelled_cells(value: object, origin: object) -> _Cells:
@@ -171,7 +171,7 @@ def _json_cell(value: Any) -> str:
         return ""
     # pandas writes integers as floats if another row has no value.
     is_whole = isinstance(value, float) and value.is_integer()
-    return json.dumps(int(value) if is_whole else value, ensure_ascii=False)
+    return _without_surrogates(json.dumps(int(value) if is_whole else value, ensure_ascii=False))
 
 
 def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:

@@ -48,7 +48,7 @@ def split_pairs(
         ValueError: If not exactly one of the sizes is given, or it is out of range.
     """
     # Examples with several labels or tags have a tuple as second element.
-    has_labels = isinstance(pairs, list) and all(
+    has_labels = isinstance(pairs, list | tuple) and all(
         isinstance(pair, tuple) and isinstance(pair[-1], tuple) for pair in pairs
     )
     several: list[Any] = [*pairs] if has_labels else as_pairs(pairs=pairs)

@@ -1,11 +1,9 @@
 """Read sentence pairs from files, TFDS datasets and the built-in task."""
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_transformer._arguments import check_positive
-from keras_transformer._files import as_path
 from keras_transformer.data.formats import _is_of_pairs
 from keras_transformer.data.pairs import _drop_empty_pairs
 from keras_transformer.data.parallel_text import ENDINGS, _find_shards, split_columns
@@ -41,8 +39,7 @@ def read_pairs(
     | `PATH.tmx` | the units of a translation memory |
     | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or column numbers from 1 |
     | `DIRECTORY` | all `.tsv` files in it, else all `.csv`, else all `.jsonl`, else all `.tmx` files |
-    | `DIRECTORY` | files `LANGUAGE.SPLIT.txt` in it, as for TFDS's `TranslateFolder` |
-    | `DIRECTORY#SOURCE,TARGET` | the same with these two languages |
+    | `DIRECTORY#SOURCE,TARGET` | the same with these columns, fields or languages |
     | `tfds:NAME` | a TFDS dataset, such as `tfds:ted_hrlr_translate/pt_to_en` |
     | `tfds:NAME#SOURCE,TARGET` | the same in a given direction, such as `tfds:...#en,pt` |
     | `dates` | generated dates in many languages, with their ISO 8601 form |
@@ -53,10 +50,9 @@ def read_pairs(
 
     Args:
         origin: A path, a pair of paths or a name, as in the table above.
-        split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files
-            without a split in their names.
+        split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files.
         optional: Whether to return an empty list instead of raising if the origin has no such split. If True,
-            files without a split in their names return an empty list, too.
+            files return an empty list, too.
         num_pairs: Maximum number of pairs; the first ones are returned. For `dates`, the number to generate.
             Defaults to all; for `dates` to 50,000 for training and 2,000 otherwise.
         further_targets: Whether columns after the second are further targets, such as alternative
@@ -80,10 +76,6 @@ def read_pairs(
         return _read_dates(split, num_pairs, seed, optional=optional)
     if spec.startswith("tfds:"):
         return _read_tfds_pairs(spec, split, data_dir, optional=optional)[:num_pairs]
-    if spec and (found := sorted(as_path(spec.partition("#")[0]).glob("*.*.txt"))):
-        files = _folder_files(spec, found, split)
-        is_absent = optional and not any(path.exists() for path in files)
-        return [] if is_absent else read_pairs(files, num_pairs=num_pairs)
     if spec and ((path := split_columns(spec)[0]).is_dir() or _is_of_pairs(path.name)):
         return [] if optional else _read_files(origin, further_targets=further_targets)[:num_pairs]
     wanted = f"`dates`, `tfds:NAME`, a file ending in {ENDINGS}, or a directory"
@@ -108,20 +100,6 @@ def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool)
     if optional:
         return []
     raise InputError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")
-
-
-def _folder_files(spec: str, found: list[Path], split: str) -> tuple[Path, Path]:
-    """Return the files of a split in a folder of `LANGUAGE.SPLIT.txt`."""
-    # Not read by TFDS, which splits lines at further characters and rejects folders with other files.
-    folder, separator, direction = spec.partition("#")
-    languages = direction.split(",") if separator else sorted({path.name.split(".")[0] for path in found})
-    if len(languages) != 2:
-        raise InputError(
-            f"{folder} must hold files LANGUAGE.SPLIT.txt of two languages, or the two be named as "
-            f"{folder}#SOURCE,TARGET. Received: {', '.join(path.name for path in found[:6])}."
-        )
-    source, target = (as_path(folder) / f"{language}.{split}.txt" for language in languages)
-    return source, target
 
 
 def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:

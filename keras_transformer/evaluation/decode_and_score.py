@@ -3,8 +3,7 @@
 It is not part of `training`, since it decodes with `tasks`, which import `training`.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -20,7 +19,7 @@ _PERFECT = {"bleu": 100.0, "chrf": 100.0, "exact_match": 1.0}
 
 
 class DecodeAndScore(keras.callbacks.Callback):
-    """Decode validation pairs after an epoch and add their score to the logs.
+    """Decode validation pairs after each epoch and add their score to the logs.
 
     The teacher-forced loss does not measure how well a model decodes. This callback adds a metric to the
     logs, such as `val_bleu`, and if higher is better also its distance from a perfect score, `val_bleu_loss`.
@@ -29,15 +28,11 @@ class DecodeAndScore(keras.callbacks.Callback):
     The references are first tokenized and detokenized with the target tokenizer, which may lowercase them. So
     the model can generate them. `evaluate` uses the original references.
 
-    The first and the last epoch of a run are always decoded. When a run is resumed, `training.fit` passes the
-    earlier scores to this callback; in your own training loop, call `continue_from`.
-
     Args:
         make_translator: Function that returns a translator for the model, called once, such as
             `lambda model: Translator(model, source_tokenizer, target_tokenizer)`.
         pairs: Validation pairs: a source, and one target or a list of several.
         metric: Name of a metric of `evaluate`. Defaults to "bleu".
-        every: Interval between decodings, in epochs. Defaults to 1.
         limit: Number of pairs to decode, from the first. Defaults to all.
         batch_size: Number of sources to decode together. Defaults to 64.
         tokenize: sacreBLEU's tokenization for BLEU. Defaults to "13a".
@@ -64,7 +59,6 @@ class DecodeAndScore(keras.callbacks.Callback):
         pairs: Sequence[tuple[str, str | Sequence[str]]],
         metric: str = "bleu",
         *,
-        every: int = 1,
         limit: int | None = None,
         batch_size: int = 64,
         tokenize: str = "13a",
@@ -74,14 +68,13 @@ class DecodeAndScore(keras.callbacks.Callback):
         check_several((tuple, list), pairs=pairs)
         check_choice(METRICS, metric=metric)
         check_choice(TOKENIZATIONS, tokenize=tokenize)
-        check_positive(every=every, batch_size=batch_size, limit=1 if limit is None else limit)
+        check_positive(batch_size=batch_size, limit=1 if limit is None else limit)
         if not pairs:
             raise ValueError(f"`pairs` must hold at least one pair. Received: pairs={pairs!r}.")
         self.make_translator = make_translator
         self.sources = [source for source, _ in pairs[:limit]]
         self.references = [[right] if isinstance(right, str) else list(right) for _, right in pairs[:limit]]
         self.metric = metric
-        self.every = every
         self.batch_size = batch_size
         self.tokenize = tokenize
         right = [targets[0] for targets in self.references]
@@ -94,8 +87,6 @@ class DecodeAndScore(keras.callbacks.Callback):
             )
         self._translator: TextTask | None = None
         self._written: References = self.references
-        self._values: dict[str, float] = {}
-        self._earlier: dict[str, float] = {}
 
     def _measure(self, hypotheses: Sequence[str], references: References) -> float:
         return evaluate(hypotheses, references, [self.metric], tokenize=self.tokenize)[self.metric]
@@ -105,32 +96,17 @@ class DecodeAndScore(keras.callbacks.Callback):
         """Name in the logs whose lowest value is best."""
         return f"val_{self.metric}_loss" if self.metric in _PERFECT else f"val_{self.metric}"
 
-    def continue_from(self, history: Mapping[str, Sequence[float]]) -> None:
-        """Continue from the scores of an interrupted training.
-
-        Args:
-            history: Values of each metric after each epoch so far; empty for a new run.
-        """
-        names = (f"val_{self.metric}", self.monitor)
-        last = {name: history[name][-1] for name in names if history.get(name)}
-        self._earlier = last if not any(map(math.isnan, last.values())) else {}
-
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         """Discard the model of an earlier run."""
         self._translator = None
-        self._values, self._earlier = self._earlier, {}
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
-        """Decode if it is due, and add the score to the logs."""
-        # Between two decodings the last value is repeated, which no callback takes for an improvement.
-        is_last = epoch + 1 == self.params.get("epochs")
-        if not self._values or is_last or (epoch + 1) % self.every == 0:
-            value = self.score()
-            self._values = {f"val_{self.metric}": value}
-            if self.metric in _PERFECT:
-                self._values[self.monitor] = _PERFECT[self.metric] - value
-        if logs is not None:
-            logs.update(self._values)
+        """Decode and add the score to the logs."""
+        if logs is None:
+            return
+        logs[f"val_{self.metric}"] = value = self.score()
+        if self.metric in _PERFECT:
+            logs[self.monitor] = _PERFECT[self.metric] - value
 
     def score(self) -> float:
         """Decode all pairs with the current model and return the value of the metric."""

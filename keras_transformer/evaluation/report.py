@@ -19,9 +19,6 @@ _Measure = Callable[[Sequence[str], Sequence[Sequence[str]]], float]
 
 _RATES: Mapping[str, _Measure] = {
     "exact_match": _exact_match,
-    # For pronunciations: each item is one word, which is right or wrong as a whole. The word error rate of
-    # speech recognition, which counts edits between the words of a sentence, is the token error rate.
-    "word_error_rate": lambda hypotheses, references: 1.0 - _exact_match(hypotheses, references),
     "token_error_rate": _token_error_rate,
     "character_error_rate": functools.partial(_token_error_rate, split=list),
 }
@@ -115,8 +112,6 @@ def evaluate(
     - `bleu`, `chrf`: corpus BLEU (Papineni et al. 2002) and chrF (Popović 2015), from 0 to 100, as
       `sacrebleu` computes them.
     - `exact_match`: the fraction of hypotheses that equal one of their references.
-    - `word_error_rate`: `1 - exact_match`. This is the word error rate only if each hypothesis is the
-      pronunciation of one word; for speech recognition, use `token_error_rate`.
     - `token_error_rate`: the number of edits to the closest references, divided by their length. Tokens are
       separated by white space. If they are phones, this is the phone error rate (PER); if they are words,
       the WER of speech recognition.

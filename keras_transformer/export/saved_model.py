@@ -215,8 +215,9 @@ def _vocabulary_files(task: ModelTask, directory: Path) -> list[str]:
     paths = []
     for tokenizer, side in sides.items():
         tokenizer.save(directory / f"{side}tokenizer")
-        files = tokenizer.asset_files(directory / f"{side}tokenizer")
-        paths += [str(path.rename(directory / f"{side}{path.name}")) for path in files]
+        file = tokenizer.vocabulary_file
+        saved = directory / f"{side}tokenizer" / file
+        paths.append(str(saved.rename(directory / f"{side}{file}")))
     return paths
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer.data import batch_shapes
 from keras_transformer.errors import InputError
 from keras_transformer.runs.directory import _has_checkpoint
 from keras_transformer.runs.kind import Encoded, Progress, Readers, RunData, RunKind
@@ -58,25 +57,16 @@ class _RunBatches:
     def _encode(self, examples: Any, part: str, progress: Progress | None) -> Encoded:
         try:
             return self.kind.encode(examples, self.readers, progress)
-        except InputError as error:
+        except ValueError as error:
             raise InputError(f"The {part} {self.kind.noun}: {error}") from error
 
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
         # Order and noise follow from the epoch, so a resumed run sees the same batches.
         return self._batches(self.training, first_epoch)
 
-    def training_shapes(self) -> list[tuple[int, int]]:
-        """Return the training batch shapes if each shape is compiled, else []. Noise may add shapes."""
-        if not self.kind.pads_to_buckets:
-            return []
-        return batch_shapes(self.training.lengths(), self.sizes.tokens_per_batch)
-
     def validation_batches(self) -> tf.data.Dataset:
         # Always the same, so that losses are comparable between epochs.
         return self._batches(self.validation, None)
 
     def _batches(self, encoded: Encoded, first_epoch: int | None) -> tf.data.Dataset:
-        try:
-            return self.kind.batches(encoded, self.readers, self.sizes.tokens_per_batch, first_epoch)
-        except ValueError as error:
-            raise InputError(str(error)) from error
+        return self.kind.batches(encoded, self.readers, self.sizes.tokens_per_batch, first_epoch)

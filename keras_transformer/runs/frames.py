@@ -10,16 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pairs
-from keras_transformer.errors import InputError
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.translation import TranslationRun
 from keras_transformer.runs.translation_options import _DecodingSection, _TranslationTraining
-from keras_transformer.runs.translation_report import _page
-from keras_transformer.tasks import Translator
 from keras_transformer.types import Length
 
 _Pair: TypeAlias = tuple[np.ndarray, str]
@@ -81,7 +78,8 @@ class FrameRun(TranslationRun):
     noun = "examples"
     needs = "frames: --frames DIRECTORY"
     template = "frames.html"
-    sides: ClassVar[tuple[int, ...]] = (1,)
+    reads = "features"
+    sides = (1,)
     config: Any
 
     def read(self) -> RunData:
@@ -121,24 +119,10 @@ class FrameRun(TranslationRun):
         tokenizer = self.new_tokenizer(targets, choose_kind(self.config.vocabulary.kind, targets, targets))
         return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
 
-    def initial_readers(self, initial: Translator) -> Readers:
-        """Return the normalizer and the tokenizer of the initial translator, which must read frames."""
-        if initial.source.name != "features":
-            raise InputError(
-                "`initial_model` must read frames, as the examples of a run are. "
-                f"Received: {self.config.model.initial_model}, which reads {initial.source.name}."
-            )
-        return initial.source_tokenizer, initial.target_tokenizer
-
     def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedFrames:
         """Normalize frames and tokenize targets."""
         source, target = self._limits
-        try:
-            return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
-        except InputError:
-            raise
-        except ValueError as error:  # wrong width of the frames
-            raise InputError(str(error)) from error
+        return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
 
     def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         return []
@@ -162,7 +146,3 @@ class FrameRun(TranslationRun):
         """Return a command that runs an export on the frames of the run."""
         frames = self.config.data.test_frames or self.config.data.frames
         return f"keras-transformer {self.verb} --saved-model {version} --frames {shlex.quote(frames)}"
-
-    def page(self, results: RunResults) -> dict[str, Any]:
-        """Return examples, attention maps and the vocabulary; draw the attention of the first output."""
-        return _page(results, self.config.data.seed, self._limits, self.shown, self.sides)

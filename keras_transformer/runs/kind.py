@@ -35,18 +35,6 @@ Readers: TypeAlias = tuple[Any, ...]
 """Tokenizers or normalizers of the examples, saved under the `tokenizer_names` of the task."""
 
 
-class Corpus(Protocol):
-    """Training examples that do not fit into memory."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Checksum of the examples."""
-
-    @property
-    def num_examples(self) -> int:
-        """Number of training examples."""
-
-
 class RunData(NamedTuple):
     """Training, validation and test examples; the kind of run defines what an example is."""
 
@@ -54,12 +42,8 @@ class RunData(NamedTuple):
     """For a large corpus: the sample from which the readers are made."""
     validation: Sequence[Any]
     test: Sequence[Any]
-    corpus: Corpus | None = None
-
-    @property
-    def num_train(self) -> int:
-        """Number of training examples."""
-        return len(self.train) if self.corpus is None else self.corpus.num_examples
+    corpus: Any = None
+    """Training examples that do not fit into memory, which `encode` reads."""
 
 
 class Encoded(Protocol):

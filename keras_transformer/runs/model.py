@@ -53,8 +53,6 @@ def _train_model(
             "%s training %s, %s validation %s, %s batches an epoch, %s parameters",
             *(counts[0], kind.noun, counts[1], kind.noun, *counts[2:]),
         )
-        if shapes := data.training_shapes():
-            _LOGGER.info("%d batch shapes; each is compiled once", len(shapes))
         return fit(
             model,
             batches,
@@ -118,9 +116,15 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     # Weights that do not fit would be skipped or stay random. An option of None equals another option.
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
     same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
+    # What a task declares itself, such as the pooling.
+    declared = {
+        name: getattr(section, name)
+        for name, field in type(section).model_fields.items()
+        if name in config and getattr(section, name) != field.default
+    }
     differing = [
         f"{name}={value!r} where the model has {received!r}"
-        for name, value in section.changes.items()
+        for name, value in {**section.changes, **declared}.items()
         if name not in _TRAINING_OPTIONS
         and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
     ]

@@ -39,6 +39,10 @@ class TranslationRun(RunKind):
     model_class = Transformer
     scored_class = TextTask
     dataset = staticmethod(translation_dataset)
+    reads: ClassVar[str] = "text"
+    """Name of the kind of source, as `Source.name`."""
+    sides: ClassVar[tuple[int, ...]] = (0, 1)
+    """Sides of an example that have a vocabulary."""
     noun = "pairs"
     needs = "pairs: --pairs NAME"
     verb = "translate"
@@ -79,7 +83,8 @@ class TranslationRun(RunKind):
 
     def make_readers(self, data: RunData) -> Readers:
         """Train the vocabularies on training pairs only. Other pairs may have unknown tokens."""
-        counts = f"{2 * len(data.train):,} of {2 * data.num_train:,} texts"
+        num_pairs = len(data.train) if data.corpus is None else data.corpus.num_examples
+        counts = f"{2 * len(data.train):,} of {2 * num_pairs:,} texts"
         _LOGGER.info("training the vocabularies on %s, drawn with seed %d", counts, self.config.data.seed)
         vocabulary = self.config.vocabulary
         sources, targets = [source for source, _ in data.train], [target for _, target in data.train]
@@ -91,13 +96,13 @@ class TranslationRun(RunKind):
         return self.new_tokenizer(sources, kind), self.new_tokenizer(targets, target_kind)
 
     def initial_readers(self, initial: Translator) -> Readers:
-        """Return the tokenizers of the initial translator, which must read texts."""
-        if initial.source.name != "text":
+        """Return the readers of the initial translator, which must read the same kind of source."""
+        if initial.source.name != self.reads:
             raise InputError(
-                "`initial_model` must read texts, as the pairs of a run are. "
+                f"`initial_model` must read {self.reads}, as the {self.noun} of a run are. "
                 f"Received: {self.config.model.initial_model}, which reads {initial.source.name}."
             )
-        return initial.source_tokenizer, initial.target_tokenizer
+        return super().initial_readers(initial)
 
     @property
     def longest(self) -> int:
@@ -119,12 +124,6 @@ class TranslationRun(RunKind):
         self, encoded: Any, readers: Readers, tokens_per_batch: int, first_epoch: int | None, **options: Any
     ) -> tf.data.Dataset:
         """Return batches of pairs, with noise for training."""
-        longest = int(encoded.lengths().max())
-        if longest > tokens_per_batch:
-            raise InputError(
-                "`tokens_per_batch` must hold the longest pair. Received: "
-                f"tokens_per_batch={tokens_per_batch}, a pair of {longest} tokens."
-            )
         options["noise"] = () if first_epoch is None else self._noise(readers)
         return super().batches(encoded, readers, tokens_per_batch, first_epoch, **options)
 
@@ -241,4 +240,4 @@ class TranslationRun(RunKind):
 
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return examples, attention maps and vocabularies; draw the attention of the first output."""
-        return _page(results, self.config.data.seed, self._limits, self.shown)
+        return _page(results, self.config.data.seed, self._limits, self.shown, self.sides)

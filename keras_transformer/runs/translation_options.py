@@ -28,8 +28,8 @@ class _PairsSection(_DataSection):
 
     pairs: FileName | None = None
     """Training pairs: `dates` (built in), `tfds:NAME`, a file (`.tsv`, `.csv`, `.jsonl`, `.tmx`, plain or
-    `.gz`), a directory of such files, or a directory of files `LANGUAGE.train.txt`. `FILE#SOURCE,TARGET`
-    selects columns by name, or by number from 1. Defaults to `dates`."""
+    `.gz`), or a directory of such files. `FILE#SOURCE,TARGET` selects columns by name, or by number from 1.
+    Defaults to `dates`."""
     source: Files | None = None
     """Source texts, one per line (plain or `.gz`) or per `<seg>` of SGML. For several files, repeat the flag
     (TOML: a list) or give a pattern."""
@@ -109,9 +109,9 @@ class _PairVocabularySection(_VocabularySection):
 class _TranslationTraining(_TrainingSection):
     """Training options of translation."""
 
-    monitor: Literal[
-        "loss", "bleu", "chrf", "exact_match", "word_error_rate", "token_error_rate", "character_error_rate"
-    ] = "loss"
+    monitor: Literal["loss", "bleu", "chrf", "exact_match", "token_error_rate", "character_error_rate"] = (
+        "loss"
+    )
     """Validation metric that selects the best epoch. Other metrics than `loss` need task `translate` or
     `frames`."""
     monitored_pairs: Count = 500

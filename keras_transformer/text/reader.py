@@ -68,11 +68,6 @@ class Reader(tf.Module, abc.ABC):
         # Written last: a directory with this file is complete.
         write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
 
-    @classmethod
-    def asset_files(cls, directory: str | Path) -> list[Path]:
-        """Return the files of a saved reader to pass to `tf.saved_model.Asset`."""
-        return [Path(directory) / cls.vocabulary_file]
-
     def __reduce__(self) -> tuple[Callable[..., "Reader"], tuple[object, ...]]:
         """Pickle and copy by vocabulary and options, because TensorFlow tables cannot be pickled."""
         return type(self)._restore, (self._vocabulary_bytes(), self.options)

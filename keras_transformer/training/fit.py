@@ -34,12 +34,8 @@ from keras_transformer.types import Batches
 class _Scoring(Protocol):
     """Callback that scores epochs, such as `evaluation.DecodeAndScore`."""
 
-    every: int  # number of epochs between two scores
-
     @property
     def monitor(self) -> str: ...  # name in the logs; lower is better
-
-    def continue_from(self, history: dict[str, list[float]]) -> None: ...
 
 
 def fit(
@@ -94,8 +90,8 @@ def fit(
         TypeError: If `training` is not a dataset, or is a generator that can be read only once, or a number
             is not an integer.
         ValueError: If the model is not compiled and `learning_rate` is None, a number is not above zero, a
-            dataset is infinite, `patience` is shorter than the interval between two scores, `callbacks` has
-            `SwapEMAWeights`, or `validation` has sample weights although gradients are accumulated.
+            dataset is infinite, `callbacks` has `SwapEMAWeights`, or `validation` has sample weights although
+            gradients are accumulated.
         InputError: If a dataset has no batch, all checkpoints are damaged or belong to another model, a loss
             is not finite, or Keras cannot train under the model's `tf.distribute` strategy.
 
@@ -110,12 +106,12 @@ def fit(
     check_kind(keras.Model, model=model)
     check_flags(tensorboard=tensorboard)
     check_several(keras.callbacks.Callback, callbacks=callbacks)
-    check_positive(epochs=epochs, patience=1 if patience is None else patience)
+    optional = {"patience": patience, "average_last": average_last}
     check_choice(("auto", 0, 1, 2), verbose=verbose)
-    check_positive(epochs=epochs, average_last=1 if average_last is None else average_last)
+    check_positive(epochs=epochs)
+    check_positive(**{name: value for name, value in optional.items() if value is not None})
     _check_dataset("training", training)
     _check_dataset("validation", validation)
-    _check_patience(patience, scoring)
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
@@ -128,8 +124,6 @@ def fit(
     if isinstance(learning_rate, Real):  # overrides the restored learning rate
         model.optimizer.learning_rate = float(learning_rate)
     if not checkpoint.is_over(epochs):
-        if scoring:
-            scoring.continue_from(checkpoint.history)
         logs = Path(directory, "tensorboard")
         board = [keras.callbacks.TensorBoard(logs, write_graph=False)] if tensorboard else []
         model.fit(
@@ -223,15 +217,6 @@ def _check_dataset(name: str, dataset: Batches) -> None:
         )
     if num_batches == 0:
         raise InputError(f"`{name}` must have at least one batch. Received: 0 batches.")
-
-
-def _check_patience(patience: int | None, scoring: _Scoring | None) -> None:
-    every = scoring.every if scoring else 1
-    if patience is not None and patience < every:
-        raise ValueError(
-            "`patience` must be at least the epochs between two scores. Received: "
-            f"patience={patience}, every={every} of `scoring`."
-        )
 
 
 def _check_compiled(

@@ -313,6 +313,27 @@ def test_a_file_that_cannot_be_read(name: str, content: bytes, message: str, tmp
         read_pairs(f"{tmp_path}/{name}")
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.jsonl", '{"translation": {"en": "a", "de": "b"}, "domains": []}\n' * 2),
+        ("x.jsonl", '{"en": "a", "boxes": [[1, 2]], "de": "b"}\n' * 2),
+        ("x.json", '{"data": [["a", "b"], ["a", "b"]]}'),
+        ("x.json", '{"data": [{"en": "a", "de": "b"}, {"en": "a", "de": "b"}], "version": 1}'),
+    ],
+)
+def test_lists_in_json_are_rows_or_are_left_out(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    columns = "" if "en" in content else "#1,2"
+    assert read_pairs(f"{tmp_path / name}{columns}") == [("a", "b")] * 2
+
+
+def test_other_files_in_a_directory_of_tables(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("a\tb\nc\td\n", encoding="utf-8")
+    (tmp_path / "license.cc.txt").write_text("CC0\n", encoding="utf-8")
+    assert read_pairs(tmp_path) == [("a", "b"), ("c", "d")]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_no_file_of_pairs(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tsv")

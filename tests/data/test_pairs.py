@@ -46,6 +46,11 @@ def test_same_sources_stay_together(drawn: list[int], seed: int) -> None:
     assert not {source for source, _ in train} & {source for source, _ in validation}
 
 
+def test_labelled_texts_may_be_a_tuple() -> None:
+    examples = [("a", ("x",)), ("b", ("y", "z")), ("c", ())]
+    assert split_pairs(tuple(examples), validation_count=1) == split_pairs(examples, validation_count=1)
+
+
 @pytest.mark.parametrize("sizes", [{}, {"validation_fraction": 0.5, "validation_count": 3}])
 def test_one_size_must_be_given(sizes: dict[str, float]) -> None:
     received = f"validation_fraction={sizes.get('validation_fraction')}, validation_count="

@@ -183,22 +183,6 @@ def test_reads_a_folder_that_was_stored(data_dir: Path) -> None:
     assert read_pairs("tfds:my_corpus", data_dir=data_dir) == [("ein Hund", "a dog"), ("Käse", "cheese")]
 
 
-def test_reads_a_folder_as_it_lies(data_dir: Path, tmp_path: Path) -> None:
-    folder = data_dir / "folder"
-    assert read_pairs(folder) == read_pairs("tfds:my_corpus", data_dir=data_dir)
-    assert read_pairs(f"{folder}#en,de", num_pairs=1) == [("a dog", "ein Hund")]
-    assert read_pairs(folder, "test", optional=True) == []
-    with pytest.raises(InputError, match=r"de\.test\.txt: No such file"):
-        read_pairs(folder, "test")
-    for language in ("de", "en", "fr"):
-        (tmp_path / f"{language}.train.txt").write_text(f"{language}\n", encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"#SOURCE,TARGET\. Received: de\.train\.txt, en\.train\.txt, fr\.train\.txt\."
-    ):
-        read_pairs(tmp_path)
-    assert read_pairs(f"{tmp_path}#fr,de") == [("fr", "de")]
-
-
 def test_turns_the_direction_around(data_dir: Path) -> None:
     pairs = read_pairs("tfds:my_corpus#en,de", "train[:1]", data_dir=data_dir)
     assert pairs == [("a dog", "ein Hund")]

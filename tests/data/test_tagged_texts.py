@@ -61,6 +61,11 @@ def test_forms(tmp_path: Path, name: str, content: str) -> None:
     assert read_tagged(f"{tmp_path / file}#{columns}" if columns else tmp_path / file) == SENTENCES
 
 
+def test_half_a_character_of_json_is_no_token(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_bytes(rb'{"tokens": ["\ud800x"], "tags": ["O"]}')
+    assert read_tagged(tmp_path / "x.jsonl") == [(("\N{REPLACEMENT CHARACTER}x",), ("O",))]
+
+
 def test_columns_of_a_treebank(tmp_path: Path) -> None:
     (tmp_path / "x.conllu").write_text(CONLLU, encoding="utf-8")
     tokens, tags = zip(*read_tagged(f"{tmp_path}/x.conllu#2,4"), strict=True)

@@ -89,28 +89,6 @@ def test_bleu_counts_from_100() -> None:
     assert history["val_bleu_loss"] == pytest.approx([100 - value for value in history["val_bleu"]])
 
 
-def test_between_two_decodings_the_value_is_repeated() -> None:
-    parrots = Parrots()
-    _, history = fit([DecodeAndScore(parrots, PAIRS, "exact_match", every=2)], epochs=5)
-    assert parrots.weights == [4, 2, 0.5, 0.25]  # the first and the last too
-    assert history["val_exact_match"] == [0, 0.25, 0.25, 0.5, 0.5]
-
-
-@pytest.mark.slow
-def test_a_run_that_goes_on_is_scored_when_it_would_have_been() -> None:
-    scoring = DecodeAndScore(Parrots(), PAIRS, "exact_match", every=2)
-    scoring.continue_from({"loss": [9, 9], "val_exact_match": [0, 0.75], "val_exact_match_loss": [1, 0.25]})
-    _, history = fit([scoring], epochs=3)
-    assert history["val_exact_match"] == [0.75, 0.25, 0.5]
-    assert history["val_exact_match_loss"] == [0.25, 0.75, 0.5]
-    for nothing in ({}, {"val_exact_match": [float("nan")]}):
-        scoring.continue_from(nothing)
-        assert fit([scoring], epochs=1)[1]["val_exact_match"] == [0]
-    scoring.continue_from({"val_exact_match": [0.75]})
-    fit([scoring], epochs=1)
-    assert fit([scoring], epochs=2)[1]["val_exact_match"] == [0, 0.25]
-
-
 def test_limit_and_batch_size() -> None:
     parrots = Parrots()
     _, history = fit([DecodeAndScore(parrots, PAIRS, "exact_match", limit=3, batch_size=7)], epochs=3)
@@ -126,7 +104,7 @@ def test_the_moving_average_is_scored() -> None:
 
 def test_the_next_run_asks_for_a_new_translator() -> None:
     parrots = Parrots()
-    scoring = DecodeAndScore(parrots, PAIRS, "exact_match", every=7)
+    scoring = DecodeAndScore(parrots, PAIRS, "exact_match")
     for _ in range(2):
         model, history = fit([scoring], epochs=1)
         assert history["val_exact_match"] == [0]
@@ -147,7 +125,7 @@ def test_wrong_arguments_are_refused() -> None:
         DecodeAndScore(Parrots(), PAIRS, "accuracy")
     with pytest.raises(ValueError, match=r"at least one pair\. Received: pairs=\[\]\."):
         DecodeAndScore(Parrots(), [])
-    for option in ({"every": 0}, {"limit": 0}, {"batch_size": 0}):
+    for option in ({"limit": 0}, {"batch_size": 0}):
         [name] = option
         with pytest.raises(ValueError, match=rf"`{name}` must be above zero\. Received: {name}=0\."):
             DecodeAndScore(Parrots(), PAIRS, **option)

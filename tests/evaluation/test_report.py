@@ -129,7 +129,7 @@ def test_the_table_aligns_names_and_digits() -> None:
 def test_the_report_is_json() -> None:
     plain = json.loads(json.dumps(evaluate(FEW, FEW_RIGHT).to_dict()))
     assert plain["num_items"] == 2
-    assert plain["scores"]["word_error_rate"]["value"] == 0.5
+    assert plain["scores"]["exact_match"]["value"] == 0.5
     assert plain["scores"]["bleu"]["signature"].startswith("nrefs:var|")
 
 

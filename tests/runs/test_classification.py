@@ -55,6 +55,11 @@ def test_the_command_line_from_a_table_to_a_server(command: Command, tmp_path: P
         assert [line.split("\t")[1] for line in result.stdout.splitlines()] == ["bad", "", "odd"]
         result = command("evaluate", *place, "--pairs", test)
         assert f"accuracy  {100 * report['scores']['accuracy']['value']:.2f} %" in result.stdout
+    result = command("evaluate", "--model", "runs/films", "--pairs", test, "--beam-size", 8)
+    assert (result.exit_code, "Received: a TextClassifier" in result.stderr) == (2, True)
+    further = ["--name", "further", "--pairs", training, "--initial-model", "runs/films", "--pooling", "max"]
+    result = command("train", "--task", "classify", *further)
+    assert (result.exit_code, "pooling='max' where the model has 'mean'" in result.stderr) == (2, True)
     result = command("translate", "--saved-model", "saved_models/films", "a film")
     assert result.exit_code == 2
     assert "is a ServedClassifier; ask it with: keras-transformer classify" in result.stderr

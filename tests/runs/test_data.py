@@ -118,7 +118,7 @@ def test_half_a_vocabulary_is_made_again_unless_it_was_trained_on(tmp_path: Path
 @pytest.mark.parametrize(
     ("pairs", "options", "message"),
     [
-        ([("abcdefghij", "a")], {"tokens_per_batch": 8}, "tokens_per_batch=8, a pair of 11 tokens"),
+        ([("abcdefghij", "a")], {"tokens_per_batch": 8}, "tokens_per_batch=8, longest=11 tokens"),
         ([("abcabc", "abc")], {"max_source_length": 4}, "The training pairs: Every pair is too long"),
         ([("ab", "c")], {"gradient_accumulation_steps": 3}, "gradient_accumulation_steps=3, 1 batches an ep"),
         ([("a b", "c d")], {"kind": "whitespace", "share_embeddings": True}, "needs one vocabulary for both"),

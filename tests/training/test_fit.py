@@ -35,16 +35,12 @@ def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 class Scripted(keras.callbacks.Callback):
     """Gives the epochs numbers to choose by, and keeps the weights of each."""
 
-    monitor, every = "val_wanted", 1
+    monitor = "val_wanted"
 
     def __init__(self, *values: float) -> None:
         super().__init__()
         self.values = values
         self.weights: dict[int, np.ndarray] = {}
-        self.earlier: dict[str, list[float]] = {}
-
-    def continue_from(self, history: dict[str, list[float]]) -> None:
-        self.earlier = history
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.weights[epoch + 1] = table(self.model)
@@ -130,13 +126,6 @@ def test_a_resumed_run_of_lora_is_one_run(tmp_path: Path) -> None:
         np.testing.assert_allclose(np.array(ours), np.array(theirs), atol=1e-6)
     factors = [np.array(model.trainable_weights[-1]) for model in parts]
     assert np.abs(factors[1] - factors[0]).max() > 1e-3
-
-
-def test_a_resumed_run_tells_the_scoring_what_it_scored(tmp_path: Path) -> None:
-    for epochs, earlier in ((2, {}), (3, {"val_wanted": [3, 1]})):
-        scoring = Scripted(3, 1, 2)
-        fit(make_model(), OneBatch(), directory=tmp_path, epochs=epochs, scoring=scoring, verbose=0)
-        assert scoring.earlier.items() >= earlier.items()
 
 
 def test_a_dataset_begins_once_for_each_epoch(tmp_path: Path) -> None:
@@ -346,19 +335,13 @@ def test_a_run_in_float16_ends_and_goes_on(tmp_path: Path) -> None:
     assert int(train(2).optimizer.iterations) == 2 == 2 * int(first.optimizer.iterations)
 
 
-def scoring_every(every: int) -> Scripted:
-    scoring = Scripted()
-    scoring.every = every
-    return scoring
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"epochs": 0}, r"`epochs` must be above zero\. Received: epochs=0\."),
         ({"average_last": 0}, r"`average_last` must be above zero"),
         ({"learning_rate": -1.0}, r"`learning_rate` must be above zero.*\. Received: learning_rate=-1"),
-        ({"patience": 4, "scoring": scoring_every(5)}, r"patience=4, every=5"),
+        ({"patience": 0}, r"`patience` must be above zero\. Received: patience=0\."),
     ],
 )
 def test_numbers_out_of_their_range(options: dict[str, Any], message: str, tmp_path: Path) -> None:
