@@ -129,8 +129,16 @@ class ClassificationRun(LabelRun):
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Classification]]:
         """Classify the texts and score the labels."""
-        given = [*dict.fromkeys(examples)] if unique else examples
-        return score_labels(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
+        several = [*dict.fromkeys(examples)] if unique else examples
+        with progress(len(several), "scoring") if progress else nullcontext() as advance:
+            texts = [text for text, _ in several]
+            outputs = task.classify(texts, batch_size=batch_size or _BATCH_SIZE, progress=advance)
+        right = [label for _, label in several]
+        is_single = all(isinstance(label, str) for label in right)
+        given = [output.label if is_single else output.labels for output in outputs]
+        # The labels in the order of the model; labels that occur only in these examples follow.
+        names = [*outputs[0].probabilities] if outputs else []
+        return evaluate_labels(given, right, names), outputs
 
     def source(self, example: LabelledText) -> str:
         """Return the text."""
@@ -158,35 +166,6 @@ class ClassificationRun(LabelRun):
 
     def _given(self, output: Classification) -> str | Sequence[str]:
         return output.labels if self.config.data.multi_label else output.label
-
-
-def score_labels(
-    classifier: Classifier,
-    examples: Sequence[LabelledText],
-    *,
-    batch_size: int = _BATCH_SIZE,
-    progress: Progress | None = None,
-) -> tuple[LabelReport, list[Classification]]:
-    """Classify texts and score the labels against the true ones.
-
-    Args:
-        classifier: A `TextClassifier` or an `export.ServedClassifier`.
-        examples: Texts, each with a label or a tuple of labels.
-        batch_size: Number of texts to compute together. Defaults to 64.
-        progress: As for `score`.
-
-    Returns:
-        The scores, and the classification of each text.
-    """
-    texts = [text for text, _ in examples]
-    with progress(len(texts), "scoring") if progress else nullcontext() as advance:
-        outputs = classifier.classify(texts, batch_size=batch_size, progress=advance)
-    right = [label for _, label in examples]
-    is_single = all(isinstance(label, str) for label in right)
-    given = [output.label if is_single else output.labels for output in outputs]
-    # The labels in the order of the model; labels that occur only in these examples follow.
-    names = [*outputs[0].probabilities] if outputs else []
-    return evaluate_labels(given, right, names), outputs
 
 
 def _shown(label: str | Sequence[str]) -> str:

@@ -17,7 +17,6 @@ from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import EvaluationReport
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.config import RunConfig, Value
-from keras_transformer.runs.data import _run_readers, _RunBatches
 from keras_transformer.runs.directory import (
     REPORT_FILE,
     _as_json,
@@ -28,7 +27,7 @@ from keras_transformer.runs.directory import (
     resumed,
 )
 from keras_transformer.runs.kind import Progress, RunData, RunKind, RunResults
-from keras_transformer.runs.model import _finished_task, _train_model
+from keras_transformer.runs.model import _finished_task, _run_readers, _RunBatches, _train_model
 from keras_transformer.runs.report import _write_report
 from keras_transformer.tasks import ModelTask, Translator
 from keras_transformer.training.checkpoint import Checkpoint
@@ -164,7 +163,7 @@ class Run:
                 one has saved its first epoch.
             callbacks: Additional callbacks for `model.fit`.
             verbose: Verbosity of `model.fit`.
-            progress: Progress bar factory, as for `runs.score`. Also for the tokenization of a large corpus.
+            progress: Progress bar factory, as for `evaluate`. Also for the tokenization of a large corpus.
 
         Returns:
             Scores of the test examples, also written to `report.json`.
@@ -222,8 +221,9 @@ class Run:
         Args:
             examples: Examples, such as pairs of sources and targets. Defaults to the test examples of the
                 run.
-            unique: As for `runs.score`.
-            progress: As for `runs.score`.
+            unique: Whether to score each distinct source once, with all its targets as references.
+            progress: Progress bar factory: called with the number of sources and a label, it returns a
+                context manager. The yielded function is called after each batch with its number of sources.
 
         Returns:
             The scores. For translations: exact match and error rates, and BLEU and chrF if a target has

@@ -18,33 +18,6 @@ _LOGGER = logging.getLogger(__name__)
 _METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 
-def score(
-    translator: TextTask,
-    pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
-    *,
-    batch_size: int = 64,
-    tokenize: str = "13a",
-    unique: bool = False,
-    progress: Progress | None = None,
-) -> EvaluationReport:
-    """Translate sources and score the outputs against the targets.
-
-    Args:
-        translator: A `Translator` or an `export.ServedModel`.
-        pairs: Sources and targets. For a model of frames: arrays `(s, w)` and targets.
-        batch_size: Number of sources to decode together. Defaults to 64.
-        tokenize: Tokenization of sacreBLEU. Defaults to `"13a"`.
-        unique: Whether to score each distinct source once, with all its targets as references.
-        progress: Progress bar factory: called with the number of sources and a label, it returns a context
-            manager. The yielded function is called after each batch with its number of sources.
-
-    Returns:
-        Exact match and error rates, and also BLEU and chrF if a target has several words or `tokenize` is
-        `"char"`.
-    """
-    return _scored(translator, pairs, batch_size, tokenize, unique=unique, progress=progress)[0]
-
-
 def _scored(
     translator: TextTask,
     pairs: Sequence[Pair] | Sequence[tuple[np.ndarray, str]],
@@ -54,6 +27,11 @@ def _scored(
     unique: bool,
     progress: Progress | None,
 ) -> tuple[EvaluationReport, list[Translation]]:
+    """Translate sources and score the outputs against the targets.
+
+    The scores are exact match and error rates, and also BLEU and chrF if a target has several words or
+    `tokenize` is `"char"`. With `unique`, each distinct source has all its targets as references.
+    """
     if isinstance(translator, type) or not hasattr(translator, "translate_with_scores"):
         raise TypeError(f"`translator` must translate. Received: translator={translator!r:.200}.")
     check_kind(Callable, None, progress=progress)

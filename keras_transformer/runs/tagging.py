@@ -86,11 +86,23 @@ class TaggingRun(LabelRun):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[LabelReport, list[Tagging]]:
-        """Tag the texts and score the tags."""
+        """Tag the texts and score the tags; truncated tokens count as `O`."""
         if isinstance(task, TextTagger):  # the file is already split into words
             task = task.with_changes(split_punctuation=False)
-        given = [*dict.fromkeys(examples)] if unique else examples
-        return score_tags(task, given, batch_size=batch_size or _BATCH_SIZE, progress=progress)
+        several = [*dict.fromkeys(examples)] if unique else examples
+        with progress(len(several), "scoring") if progress else nullcontext() as advance:
+            texts = [" ".join(tokens) for tokens, _ in several]
+            outputs = task.tag(texts, batch_size=batch_size or _BATCH_SIZE, progress=advance)
+        for (tokens, _), output in zip(several, outputs, strict=True):
+            if output.tokens != tuple(tokens[: len(output.tokens)]):
+                received = f"tokens {tokens!r:.200}, words {output.tokens!r:.200}"
+                raise InputError(
+                    "The words of a tagger must be the tokens of the texts: it must be exported with "
+                    f"split_punctuation=False. Received: {received}."
+                )
+        right = [[*tags] for _, tags in several]
+        given = [_fitted(output, len(tags)) for output, tags in zip(outputs, right, strict=True)]
+        return evaluate_tags(given, right), outputs
 
     def source(self, example: TaggedText) -> str:
         """Return the tokens, joined by spaces."""
@@ -116,42 +128,6 @@ class TaggingRun(LabelRun):
             for tokens, right, given in tagged
             if right != given
         ]
-
-
-def score_tags(
-    tagger: Tagger,
-    examples: Sequence[TaggedText],
-    *,
-    batch_size: int = _BATCH_SIZE,
-    progress: Progress | None = None,
-) -> tuple[LabelReport, list[Tagging]]:
-    """Tag texts and score the tags against the true ones.
-
-    Args:
-        tagger: A `TextTagger` or an `export.ServedTagger` with `split_punctuation=False`, so that its words
-            are the tokens.
-        examples: Tokens and tags of each text.
-        batch_size: Number of texts to compute together. Defaults to 64.
-        progress: As for `score`.
-
-    Returns:
-        The scores, and the tagging of each text. Truncated tokens count as `O`.
-
-    Raises:
-        InputError: If the tagger splits a text into other words than the tokens.
-    """
-    texts = [" ".join(tokens) for tokens, _ in examples]
-    with progress(len(texts), "scoring") if progress else nullcontext() as advance:
-        outputs = tagger.tag(texts, batch_size=batch_size, progress=advance)
-    right = [[*tags] for _, tags in examples]
-    for (tokens, _), output in zip(examples, outputs, strict=True):
-        if output.tokens != tuple(tokens[: len(output.tokens)]):
-            raise InputError(
-                "The words of a tagger must be the tokens of the texts: it must have, or be exported with, "
-                f"split_punctuation=False. Received: tokens {tokens!r:.200}, words {output.tokens!r:.200}."
-            )
-    given = [_fitted(output, len(tags)) for output, tags in zip(outputs, right, strict=True)]
-    return evaluate_tags(given, right), outputs
 
 
 def _fitted(output: Tagging, size: int) -> list[str]:

@@ -221,7 +221,7 @@ class TranslationRun(RunKind):
         unique: bool = False,
         progress: Progress | None = None,
     ) -> tuple[EvaluationReport, list[Translation]]:
-        """Translate the sources and score the outputs; see `runs.score`."""
+        """Translate the sources and score the outputs."""
         decoding = self.config.decoding
         size, tokenize = batch_size or decoding.batch_size, decoding.bleu_tokenize
         return _scored(task, examples, size, tokenize, unique=unique, progress=progress)

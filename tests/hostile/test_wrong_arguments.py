@@ -195,7 +195,6 @@ def cases(place: Path) -> dict[str, Case]:
         "Run.from_toml": case(kt.Run.from_toml, path=place / "run.toml"),
         "Run.open": case(kt.Run.open, directory=place / "none"),
         "Recipe.of": case(kt.runs.Recipe.of, pairs=PAIRS),
-        "score": case(kt.runs.score, translator=translator, pairs=PAIRS[:2]),
         "plot_attention": case(
             kt.visualization.plot_attention,
             scores=np.ones((1, 2)) / 2,

@@ -10,7 +10,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedClassifier, served_kind
-from keras_transformer.runs import Run, RunConfig, score_labels
+from keras_transformer.runs import Run, RunConfig
 from trained_run import Command, flags
 
 SMALL = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 16, "kind": "whitespace"}
@@ -91,7 +91,7 @@ def test_several_labels(tmp_path: Path) -> None:
     assert run.task.classify("a great and dull film").labels == ("bad", "good")
     version = run.export()
     assert served_kind(version) is ServedClassifier
-    served = score_labels(ServedClassifier(version), run.data.test)[0]
+    served = run.kind.score(ServedClassifier(version), run.data.test)[0]
     assert served["micro_f1"] == report["micro_f1"]
 
 

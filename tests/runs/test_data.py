@@ -9,8 +9,8 @@ import pytest
 
 from keras_transformer.errors import InputError
 from keras_transformer.runs import Run, RunConfig, kind, translation
-from keras_transformer.runs.data import _run_readers
 from keras_transformer.runs.kind import RunData, RunKind
+from keras_transformer.runs.model import _run_readers
 from trained_run import SMALL
 
 Pairs = list[tuple[str, str]]

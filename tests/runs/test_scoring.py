@@ -3,11 +3,13 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.runs import score
+from keras_transformer.evaluation import EvaluationReport
+from keras_transformer.runs import RunConfig, RunKind
 from keras_transformer.tasks import Translation
 
 
@@ -20,6 +22,11 @@ class Echo:
         return [Translation(text.upper(), -1.0) for text in texts]
 
 
+def score(translator: Any, pairs: Any, *, unique: bool = False, **options: Any) -> EvaluationReport:
+    """Score what a run of translation would score."""
+    return RunKind.of(RunConfig.default(**options)).score(translator, pairs, unique=unique)[0]
+
+
 def test_texts_without_words_have_no_bleu() -> None:
     report = score(Echo(), [("a", "A"), ("b", "X")])
     assert report["exact_match"] == 0.5
@@ -27,7 +34,7 @@ def test_texts_without_words_have_no_bleu() -> None:
 
 
 def test_sentences_have_bleu_with_its_signature() -> None:
-    report = str(score(Echo(), [("a b c d e", "A B C D E")], tokenize="none"))
+    report = str(score(Echo(), [("a b c d e", "A B C D E")], bleu_tokenize="none"))
     assert "100.00" in report
     assert "tok:none" in report
 

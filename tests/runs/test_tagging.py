@@ -9,7 +9,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedTagger, served_kind
-from keras_transformer.runs import Run, RunConfig, score_tags
+from keras_transformer.runs import Run, RunConfig
 from trained_run import Command, flags
 
 SMALL = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 16, "kind": "whitespace"}
@@ -66,9 +66,8 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
     # What was cut off counts as outside.
     short = run.task.with_changes(max_length=3, split_punctuation=False)
     with pytest.warns(kt.tasks.TruncationWarning):
-        assert score_tags(short, [(("Ben", "in", "New", "Rome"), ("B-PER", "O", "B-LOC", "I-LOC"))])[0][
-            "token_accuracy"
-        ] == pytest.approx(0.5)
+        report, _ = run.kind.score(short, [(("Ben", "in", "New", "Rome"), ("B-PER", "O", "B-LOC", "I-LOC"))])
+    assert report["token_accuracy"] == pytest.approx(0.5)
 
 
 def test_what_is_no_file_of_tags_is_refused(tmp_path: Path) -> None:
