@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -111,6 +111,11 @@ def write_file(path: Path, content: bytes) -> None:
     """Write a file atomically; raise `InputError` if that fails."""
     with errors_named("write", path), atomic_file(path) as partial:
         partial.write_bytes(content)
+
+
+def as_json(table: Mapping[str, object]) -> bytes:
+    """Return the bytes of a JSON file."""
+    return (json.dumps(table, indent=2) + "\n").encode()
 
 
 def read_file(path: Path, *, limit: int = _MAX_FILE_BYTES, may_be_empty: bool = False) -> bytes:

@@ -168,10 +168,6 @@ class _Generation:
             raise InputError(f"{path}: {error}") from error
 
     def _kind(self, path: Path, options: Config) -> _Search:
-        if not 1 <= self.num_beams <= _MAX_BEAMS:
-            raise InputError(
-                f"{path}: `num_beams` must be from 1 to {_MAX_BEAMS}. Received: {self.num_beams}."
-            )
         if self.num_beams > 1:
             if self.do_sample:
                 raise _unknown_search(path, "do_sample", f"False with num_beams={self.num_beams}", True)

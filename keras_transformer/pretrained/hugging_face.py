@@ -1,7 +1,6 @@
 """Conversion between Hugging Face model directories and tasks."""
 
 import dataclasses
-import json
 import logging
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ from keras import ops
 from safetensors.numpy import save_file
 
 from keras_transformer._arguments import check_kind
-from keras_transformer._files import as_path, atomic_directory, atomic_file, errors_named, write_file
+from keras_transformer._files import as_json, as_path, atomic_directory, atomic_file, errors_named, write_file
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
 from keras_transformer.models import EncoderModel, Transformer, TransformerConfig
@@ -311,7 +310,7 @@ def _save_translator(translator: Translator, directory: Path) -> None:
         "config.json": {**written.config, **special},
         "generation_config.json": {**generation, **special},
     }
-    files = {name: (json.dumps(table, indent=2) + "\n").encode() for name, table in tables.items()}
+    files = {name: as_json(table) for name, table in tables.items()}
     of_words = isinstance(source, CharacterTokenizer | WhitespaceTokenizer)
     make = _word_level_files if of_words else _subword_files
     files |= make((source, target), (ids["source"], ids["target"]), lengths[0])

@@ -2,15 +2,14 @@
 
 import base64
 import contextlib
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from keras_transformer._files import read_file
+from keras_transformer._files import as_json, read_file
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory
 from keras_transformer.pretrained.graph_tokenizers import _ByteTokenizer, _NamedPieceTokenizer
@@ -334,7 +333,7 @@ def _subword_files(
         },
         **settings,
     }
-    return {**files, "tokenizer_config.json": _json(settings)}
+    return {**files, "tokenizer_config.json": as_json(settings)}
 
 
 def _written_spec(tokenizer: Tokenizer) -> AdaptedTokenizer.Spec | None:
@@ -374,7 +373,7 @@ def _written_class(
     """Return the files and the settings of a tokenizer class."""
     if isinstance(source, BytePairTokenizer.Spec):
         merges = "".join(f"{merge}\n" for merge in source.merges)
-        files = {"vocab.json": _json(vocabularies[0]), "merges.txt": f"#version: 0.2\n{merges}".encode()}
+        files = {"vocab.json": as_json(vocabularies[0]), "merges.txt": f"#version: 0.2\n{merges}".encode()}
         return files, {"tokenizer_class": "BartTokenizer", "add_prefix_space": source.add_prefix_space}
     if not isinstance(source, _NamedPieceTokenizer.Spec) or not isinstance(target, _NamedPieceTokenizer.Spec):
         number = sum(piece.startswith("<extra_id_") for piece in vocabularies[0])
@@ -386,8 +385,8 @@ def _written_class(
     is_separate = vocabularies[0] != vocabularies[1]
     protos = {"source.spm": source.proto, "target.spm": target.proto}
     files = {name: base64.b64decode(proto) for name, proto in protos.items()}
-    files["vocab.json"] = _json(vocabularies[0])
-    files |= {"target_vocab.json": _json(vocabularies[1])} if is_separate else {}
+    files["vocab.json"] = as_json(vocabularies[0])
+    files |= {"target_vocab.json": as_json(vocabularies[1])} if is_separate else {}
     return files, {"tokenizer_class": "MarianTokenizer", "separate_vocabs": is_separate}
 
 
@@ -408,10 +407,6 @@ def _written_with_languages(
         # The class adds the languages after the listed pieces; rows without a token follow.
         first = min(vocabulary[token] for token in codes)
         listed = {piece: number for piece, number in vocabulary.items() if number < first}
-        files["vocab.json"] = _json(listed)
+        files["vocab.json"] = as_json(listed)
         settings["language_codes"] = "m2m100"
     return files, settings
-
-
-def _json(table: Mapping[str, object]) -> bytes:
-    return (json.dumps(table, indent=2) + "\n").encode()

@@ -1,14 +1,13 @@
 """Word and character tokenizers of this package as `tokenizer.json`."""
 
 import itertools
-import json
 from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from keras_transformer._files import read_file, read_table
+from keras_transformer._files import as_json, read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Config
@@ -128,4 +127,4 @@ def _files_of_one(tokenizer: Tokenizer, token_ids: _Ids, max_length: int) -> dic
         "model_max_length": max_length,
     }
     tables = {"tokenizer.json": table, "tokenizer_config.json": settings}
-    return {name: (json.dumps(each, indent=2) + "\n").encode() for name, each in tables.items()}
+    return {name: as_json(each) for name, each in tables.items()}

@@ -3,18 +3,18 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from keras_transformer._files import as_json
 from keras_transformer.models import EncoderModel
 from keras_transformer.pretrained.bert import _EncoderFamily, _Head
 from keras_transformer.pretrained.tokenizers import _subword_files
 from keras_transformer.pretrained.weights import _pairs
 from keras_transformer.tasks import TextClassifier, TextTagger
 from keras_transformer.text import BertTokenizer, BytePairTokenizer
-from keras_transformer.types import SPECIAL_IDS, Config
+from keras_transformer.types import SPECIAL_IDS
 
 # Options that must be equal; sizes and dropout rates are free.
 _NAMES = (
@@ -50,7 +50,7 @@ def _written_encoder(
         "model_type": kind,
         "problem_type": "multi_label_classification" if several else None,
     }
-    return {"config.json": _json(config), **_tokenizer_files(tokenizer, task.max_length)}, tensors
+    return {"config.json": as_json(config), **_tokenizer_files(tokenizer, task.max_length)}, tensors
 
 
 def _architecture(family: _EncoderFamily, task: TextClassifier | TextTagger) -> str:
@@ -91,7 +91,10 @@ def _tokenizer_files(tokenizer: BertTokenizer | BytePairTokenizer, max_length: i
         settings = json.loads(files["tokenizer_config.json"])
         for name in tokenizer.spec.stripped:
             settings["added_tokens_decoder"][str(tokenizer.spec.pieces.index(name))]["lstrip"] = True
-        return {**files, "tokenizer_config.json": _json({**settings, "tokenizer_class": "RobertaTokenizer"})}
+        return {
+            **files,
+            "tokenizer_config.json": as_json({**settings, "tokenizer_class": "RobertaTokenizer"}),
+        }
     spec = tokenizer.spec
     settings = {
         "tokenizer_class": "BertTokenizer",
@@ -106,9 +109,5 @@ def _tokenizer_files(tokenizer: BertTokenizer | BytePairTokenizer, max_length: i
     }
     return {
         "vocab.txt": "".join(f"{piece}\n" for piece in spec.pieces).encode(),
-        "tokenizer_config.json": _json(settings),
+        "tokenizer_config.json": as_json(settings),
     }
-
-
-def _json(table: Config | dict[str, Any]) -> bytes:
-    return (json.dumps(table, indent=2) + "\n").encode()

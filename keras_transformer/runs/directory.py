@@ -1,16 +1,16 @@
 """Run directory: lock, configuration, safe replacement and resuming of a run."""
 
 import contextlib
-import json
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 
 from keras_transformer._files import (
     Checksums,
+    as_json,
     errors_named,
     finish_replacement,
     read_file,
@@ -122,7 +122,7 @@ def write_config(directory: Path, config: RunConfig, *, is_complete: bool = Fals
         readers = (directory / name for name in kind.task_class.tokenizer_names)
         parts = [directory / _fingerprints(kind), *(path for reader in readers for path in reader.iterdir())]
         checksums |= {path.relative_to(directory).as_posix(): Checksums.of(path) for path in sorted(parts)}
-    write_file(directory / CONFIG_FILE, _as_json({**table, CHECKSUMS: checksums}))
+    write_file(directory / CONFIG_FILE, as_json({**table, CHECKSUMS: checksums}))
 
 
 def _check_unchanged(directory: Path) -> None:
@@ -317,7 +317,7 @@ def check_data(directory: Path, kind: type[RunKind], **received: str) -> None:
     # losses of epochs are not comparable.
     path = directory / _fingerprints(kind)
     if not path.exists():
-        write_file(path, _as_json(received))
+        write_file(path, as_json(received))
         return
     try:
         wanted = read_table(read_file(path), path)
@@ -331,7 +331,3 @@ def check_data(directory: Path, kind: type[RunKind], **received: str) -> None:
             f"{' and '.join(changed)} {kind.noun} than those of {path}. Train on others under another "
             "--name, with --initial-model."
         )
-
-
-def _as_json(table: Mapping[str, object]) -> bytes:
-    return (json.dumps(table, indent=2) + "\n").encode()

@@ -12,14 +12,13 @@ from typing import Any
 import keras
 
 from keras_transformer._backend.compilation_cache import keep_compilations
-from keras_transformer._files import as_path, read_file, read_table, write_file
+from keras_transformer._files import as_json, as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.report import EvaluationReport
 from keras_transformer.export.saved_model import export_saved_model
 from keras_transformer.runs.config import RunConfig, Value
 from keras_transformer.runs.directory import (
     REPORT_FILE,
-    _as_json,
     _saved_config,
     begun,
     check_data,
@@ -204,7 +203,7 @@ class Run:
             sources = [kind.source(example) for example in examples.test[:_NUM_EXAMPLES]]
             seconds = round(time.monotonic() - start)
             values = {**report.to_dict(), "seconds": seconds, "examples": sources}
-            write_file(directory / REPORT_FILE, _as_json(values))
+            write_file(directory / REPORT_FILE, as_json(values))
             results = RunResults(examples, readers, data.training, self.task, report, self.outputs, directory)
             _write_report(self.kind, results, checkpoint, seconds)
         return report

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 import tensorflow as tf
 
-from keras_transformer._files import as_path, read_file, read_table, write_file
+from keras_transformer._files import as_json, as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
 
 _KINDS: dict[str, type["Reader"]] = {}
@@ -66,7 +66,7 @@ class Reader(tf.Module, abc.ABC):
             saved["module"] = module  # `load_reader` imports it
         write_file(directory / self.vocabulary_file, vocabulary)
         # Written last: a directory with this file is complete.
-        write_file(directory / self.options_file, (json.dumps(saved, indent=2) + "\n").encode())
+        write_file(directory / self.options_file, as_json(saved))
 
     def __reduce__(self) -> tuple[Callable[..., "Reader"], tuple[object, ...]]:
         """Pickle and copy by vocabulary and options, because TensorFlow tables cannot be pickled."""
