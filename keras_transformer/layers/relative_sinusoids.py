@@ -10,27 +10,15 @@ from keras_transformer.layers.rotary_embedding import _rates, _Rotation
 from keras_transformer.types import Shape, Tensor
 
 
-@keras.saving.register_keras_serializable(package="keras_transformer")
 class RelativeSinusoids(keras.layers.Layer):
     """Logits from the query and a projected sinusoidal encoding of the query-key distance.
 
     Computes the terms (b) and (d) of the paper, `(q + v) · W r`, where `r` has sines and cosines of the
     distance. The bias of the query projection yields the term (c). Distances longer than in training have an
     encoding too, so models can work on longer sequences than they were trained on (Csordás et al. 2021).
-
-    Args:
-        **kwargs: `name` and `dtype` of a Keras layer.
-
-    Call arguments:
-        query: Heads `(b, t, h, k)`.
-        key: Heads `(b, s, h, k)`. Defaults to `query`.
-        start: Position of the first query.
-
-    Returns:
-        `(b, h, t, s)`, the `bias` of `dot_product_attention`.
     """
 
-    def build(self, query_shape: Shape, key_shape: Shape | None = None) -> None:
+    def build(self, query_shape: Shape) -> None:
         num_heads, key_dim = known_width(query=query_shape[:-1]), known_width(query=query_shape)
         hidden_dim = num_heads * key_dim
         # A cosine and a sine for each wave, together as wide as the model, `w`.
@@ -43,10 +31,6 @@ class RelativeSinusoids(keras.layers.Layer):
             name="kernel",
         )
         self.bias = self.add_weight(shape=(num_heads, key_dim), initializer="zeros", name="bias")
-
-    def call(self, query: Tensor, key: Tensor | None = None, start: Tensor | int = 0) -> Tensor:
-        key = query if key is None else key
-        return ops.cast(self.logits(query, dynamic_shape(key)[1], start), self.compute_dtype)
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
         """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""

@@ -16,8 +16,6 @@ import pytest
 from helpers import array, draw, refused_in_one_way_only
 from keras_transformer import layers
 from keras_transformer.layers.feed_forward import get_activation
-from keras_transformer.layers.relative_position_bias import RelativePositionBias
-from keras_transformer.layers.relative_position_keys import RelativePositionKeys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,16 +108,6 @@ CASES = {
         options={"vocabulary_size": 13, "embedding": None, "use_bias": True}, inputs=(X,)
     ),
     "PositionEncoding": Case(options={"max_wavelength": 500.0, "layout": "concatenated"}, inputs=(X,)),
-    "RelativePositionBias": Case(
-        options={"num_heads": 3, "num_buckets": 8, "max_distance": 11, "bidirectional": False},
-        inputs=(X, MEMORY),
-        unknown=(1, 3, None, None),
-    ),
-    "RelativePositionKeys": Case(
-        options={"max_distance": 3},
-        inputs=(draw(2, 5, 3, 4), draw(2, 7, 3, 4, seed=2)),
-        unknown=(None, 3, None, None),
-    ),
     "RotaryEmbedding": Case(
         options={"max_wavelength": 500.0, "scaling_factor": 2.0},
         inputs=(draw(2, 5, 3, 4),),
@@ -137,14 +125,11 @@ LOOKED_UP = {
     **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},
 }
 
-# Parts of `MultiHeadAttention`, held to the same list.
-INNER = {"RelativePositionBias": RelativePositionBias, "RelativePositionKeys": RelativePositionKeys}
-
 every_layer = pytest.mark.parametrize("name", CASES)
 
 
 def class_of(name: str) -> Any:
-    return INNER.get(name) or getattr(layers, name)
+    return getattr(layers, name)
 
 
 def make(layer: str, **options: Any) -> Any:
@@ -163,7 +148,7 @@ def test_every_public_layer_is_listed() -> None:
     classes = {name: class_of(name) for name in layers.__all__ if inspect.isclass(class_of(name))}
     found = {name for name, cls in classes.items() if issubclass(cls, keras.layers.Layer)}
     # `Dense` has the options of Keras's, which Keras tests.
-    assert found - {"Dense"} == set(CASES) - set(INNER)
+    assert found - {"Dense"} == set(CASES)
 
 
 @every_layer
