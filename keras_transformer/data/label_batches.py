@@ -3,22 +3,19 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive
-from keras_transformer.data.batching import _EpochOrder, _plan_batches
+from keras_transformer._arguments import check_flags, check_kind, check_number
+from keras_transformer.data.batching import _EpochOrder, _in_batches, _Pad
 from keras_transformer.data.encoding import _CHUNK_SIZE
 from keras_transformer.data.labels import _checked_examples, _LabelNumbers
-from keras_transformer.data.pipeline import _keep_ready
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, encode_words
 from keras_transformer.types import NOT_COUNTED, SPECIAL_IDS, LabelledText, TaggedText
 
-_Pad: TypeAlias = Callable[[tf.RaggedTensor, int], tf.Tensor]
-_Rows: TypeAlias = Callable[[tf.Tensor, _Pad], tuple[tf.Tensor, ...]]
 _Item = TypeVar("_Item", str, list[str])
 
 _LOGGER = logging.getLogger(__name__)
@@ -299,26 +296,3 @@ def _encode_chunks(
         message = "%d of %d texts are longer than max_length=%d tokens, and are cut off."
         _LOGGER.warning(message, num_cut, len(items), max_length)
     return tf.concat(chunks, axis=0)
-
-
-def _in_batches(
-    rows: _Rows, lengths: np.ndarray, tokens_per_batch: int, order: _EpochOrder, *, padded: bool
-) -> tf.data.Dataset:
-    """Build batches of rows of similar length."""
-    check_flags(shuffle=order.shuffle, pad_to_bucket_boundary=padded)
-    check_positive(tokens_per_batch=tokens_per_batch)
-    check_number(whole=True, seed=order.seed, first_epoch=order.first_epoch)
-    plan = _plan_batches(lengths, None, tokens_per_batch, padded=padded)
-    batches = plan.epochs(order)
-
-    def pad(ragged: tf.RaggedTensor, padding: int) -> tf.Tensor:
-        width = plan.width(ragged.bounding_shape(axis=1), ragged.nrows())
-        padded = ragged.to_tensor(padding, shape=tf.stack([ragged.nrows(), width]))
-        return tf.ensure_shape(padded, [None, None])
-
-    @tf.autograph.experimental.do_not_convert
-    def make(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return rows(indices, pad)
-
-    dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
-    return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))

@@ -8,14 +8,17 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive, check_several
-from keras_transformer.data.batching import Transformation, _BatchPlan, _EpochOrder, _plan_batches
+from keras_transformer.data.batching import (
+    Transformation,
+    _BatchPlan,
+    _EpochOrder,
+    _keep_ready,
+    _plan_batches,
+)
 from keras_transformer.data.encoding import EncodedPairs, Example, PairSource
 from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
 from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.text.tokenizer import Tokenizer
-
-# Number of prefetched batches.
-_NUM_READY = 8
 
 # Number of batches whose rows are regrouped after noise. Rows are sorted by their longer side, so with few
 # batches the other sides differ in length: if only sources have noise, padding is 17 % of Multi30k's target
@@ -213,12 +216,3 @@ def _pad(plan: _BatchPlan | None) -> Transformation:
         return {name: pad_rows(rows) for name, rows in inputs.items()}, pad_rows(labels)
 
     return lambda dataset: dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE)
-
-
-def _keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Prefetch batches, with TensorFlow's autotuner turned off."""
-    # At the end of each epoch, an iterator waits for the next period of the autotuner, which grows from 10 ms
-    # to a minute: 16 steps of 0.31 s took 10.2 s.
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    return dataset.prefetch(_NUM_READY).with_options(options)

@@ -2,8 +2,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
-from numbers import Integral
+from collections.abc import Iterable
 from typing import Self
 
 import numpy as np
@@ -14,13 +13,10 @@ from keras_transformer._arguments import (
     check_flags,
     check_kind,
     check_number,
-    check_positive,
-    check_several,
 )
-from keras_transformer.data.batching import _EpochOrder, _plan_batches
+from keras_transformer.data.batching import _EpochOrder, _in_batches, _Pad
 from keras_transformer.data.encoding import _tokenize
 from keras_transformer.data.packing import pack_texts
-from keras_transformer.data.pipeline import _keep_ready
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -117,7 +113,6 @@ def text_dataset(
     shuffle: bool = True,
     seed: int = 0,
     first_epoch: int = 0,
-    bucket_boundaries: Sequence[int] | None = None,
     pad_to_bucket_boundary: bool = False,
 ) -> tf.data.Dataset:
     """Build the dataset that trains or validates a `CausalLM`.
@@ -134,8 +129,6 @@ def text_dataset(
         shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
         seed: Random seed of the shuffling.
         first_epoch: Epoch number of the first iteration, to resume a run.
-        bucket_boundaries: Increasing upper lengths of the buckets. By default, each is 1/16 longer than the
-            one before (1/4 with `pad_to_bucket_boundary`).
         pad_to_bucket_boundary: Whether to pad to the bucket boundary, for few batch shapes (XLA). If False,
             each batch is padded to its longest row, for little padding.
 
@@ -155,28 +148,16 @@ def text_dataset(
         ...     print(inputs.tolist(), labels.tolist())
         [[2, 4, 5, 0, 0], [2, 4, 5, 5, 4]] [[4, 5, 3, 0, 0], [4, 5, 5, 4, 3]]
     """
-    check_flags(shuffle=shuffle, pad_to_bucket_boundary=pad_to_bucket_boundary)
-    check_positive(tokens_per_batch=tokens_per_batch)
-    check_number(whole=True, seed=seed, first_epoch=first_epoch)
-    if bucket_boundaries is not None:
-        check_several(Integral, bucket_boundaries=bucket_boundaries)
     if isinstance(texts, EncodedTexts):
         encoded = texts
     elif tokenizer is None:
         raise TypeError("`tokenizer` must be given for texts. Received: tokenizer=None.")
     else:
         encoded = EncodedTexts.encode(texts, tokenizer, max_length=max_length, packed=packed)
-    plan = _plan_batches(
-        encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
-    )
-    batches = plan.epochs(_EpochOrder(shuffle, seed, first_epoch))
 
-    @tf.autograph.experimental.do_not_convert
-    def rows(indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, tf.Tensor]:
         inputs, labels = (tf.gather(side, indices) for side in (encoded.inputs, encoded.labels))
-        shape = tf.stack([inputs.nrows(), plan.width(inputs.bounding_shape(axis=1), inputs.nrows())])
-        padded = (side.to_tensor(SPECIAL_IDS.pad, shape=shape) for side in (inputs, labels))
-        return tuple(tf.ensure_shape(side, [None, None]) for side in padded)
+        return pad(inputs, SPECIAL_IDS.pad), pad(labels, SPECIAL_IDS.pad)
 
-    dataset = batches.map(rows, num_parallel_calls=tf.data.AUTOTUNE)
-    return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))
+    order = _EpochOrder(shuffle, seed, first_epoch)
+    return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
