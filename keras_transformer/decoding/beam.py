@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from keras import ops
 
-from keras_transformer._arguments import check_choice, check_positive
+from keras_transformer._arguments import check_choice, check_flags, check_positive
 from keras_transformer._backend.indexing import dynamic_shape, gather, largest
 from keras_transformer.decoding.constraints import _is_absent, _Limits
 from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
@@ -84,6 +84,7 @@ class BeamSearch(Search):
         super().__post_init__()
         check_positive(beam_size=self.beam_size, num_hypotheses=self.num_outputs)
         check_choice((True, False, "never"), early_stopping=self.early_stopping)
+        check_flags(cut_off_competes=self.cut_off_competes)
         if self.num_outputs > self.beam_size:
             raise ValueError(
                 "`num_hypotheses` must be at most `beam_size`. "

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from keras import ops
 
-from keras_transformer._arguments import check_choice, import_extra
+from keras_transformer._arguments import check_choice, check_positive, import_extra
 from keras_transformer._files import Checksums, as_path, atomic_directory, errors_named
 from keras_transformer.errors import InputError
 from keras_transformer.export.readmes import _ctranslate2_readme
@@ -71,6 +71,7 @@ def export_ctranslate2(
     """
     directory = as_path(directory)
     check_choice(_QUANTIZATIONS, quantization=quantization)
+    check_positive(num_positions=num_positions)
     if directory.exists():
         raise InputError(f"Cannot write {directory}: it already exists.")
     translator = model if isinstance(model, Translator) else None

@@ -449,6 +449,5 @@ def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:
     for name, given in sizes.items():
         # Only `output_shape` may be a list.
         several = given if name == "output_shape" and isinstance(given, list | tuple) else [given]
-        for size in several:
-            if size is not None:
-                check_positive(**{name: size})
+        for size in several if given is not None else ():
+            check_positive(**{name: size})

@@ -55,6 +55,7 @@ def compile_model(
     check_kind(Integral, pad_id=pad_id)
     if ema_momentum is not None:
         check_rates(ema_momentum=ema_momentum)
+    check_number(r_drop=r_drop)
     if r_drop and not isinstance(model, CausalLM | EncoderModel | Transformer):
         raise ValueError(
             f"R-Drop needs a model of this package. Received: r_drop={r_drop}, a model of class "

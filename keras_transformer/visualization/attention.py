@@ -60,7 +60,7 @@ def plot_attention(
         ValueError: If the shape of `scores` does not match the tokens, or a value is not finite.
     """
     check_kind(str, source_label=source_label, target_label=target_label)
-    check_several(object, source_tokens=source_tokens, target_tokens=target_tokens)
+    check_several(str, source_tokens=source_tokens, target_tokens=target_tokens)
     maps = _attention_maps("scores", scores, source_tokens, target_tokens)  # (h, t, s)
     num_columns = min(len(maps), _MAX_COLUMNS)
     num_rows = math.ceil(len(maps) / num_columns)
