@@ -180,13 +180,20 @@ def _choose_boundaries(
     return (*boundaries, max_length) if boundaries[-1] < max_length else tuple(boundaries)
 
 
+def _checked_order(
+    shuffle: bool, seed: int, first_epoch: int, tokens_per_batch: int, *, padded: bool
+) -> _EpochOrder:
+    """Check the options of a dataset before its examples are encoded, and return their order."""
+    check_flags(shuffle=shuffle, pad_to_bucket_boundary=padded)
+    check_positive(tokens_per_batch=tokens_per_batch)
+    check_number(whole=True, seed=seed, first_epoch=first_epoch)
+    return _EpochOrder(shuffle, seed, first_epoch)
+
+
 def _in_batches(
     rows: _Rows, lengths: np.ndarray, tokens_per_batch: int, order: _EpochOrder, *, padded: bool
 ) -> tf.data.Dataset:
     """Build batches of rows of similar length."""
-    check_flags(shuffle=order.shuffle, pad_to_bucket_boundary=padded)
-    check_positive(tokens_per_batch=tokens_per_batch)
-    check_number(whole=True, seed=order.seed, first_epoch=order.first_epoch)
     plan = _plan_batches(lengths, None, tokens_per_batch, padded=padded)
     batches = plan.epochs(order)
 

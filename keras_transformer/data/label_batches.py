@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind, check_number
-from keras_transformer.data.batching import _EpochOrder, _in_batches, _Pad
+from keras_transformer.data.batching import _checked_order, _in_batches, _Pad
 from keras_transformer.data.encoding import _CHUNK_SIZE
 from keras_transformer.data.labels import _checked_examples, _LabelNumbers
 from keras_transformer.errors import InputError
@@ -176,6 +176,7 @@ def classification_dataset(
         dataset = kt.data.classification_dataset(examples, tokenizer, labels, class_weight="balanced")
         ```
     """
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     check_kind(str, Mapping, None, class_weight=class_weight)
     if isinstance(examples, EncodedLabels):
         encoded = examples
@@ -198,7 +199,6 @@ def classification_dataset(
         inputs = pad(tf.gather(encoded.token_ids, indices), SPECIAL_IDS.pad)
         return inputs, *(tf.gather(each, indices) for each in columns)
 
-    order = _EpochOrder(shuffle, seed, first_epoch)
     return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
@@ -248,6 +248,7 @@ def tagging_dataset(
         dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
         ```
     """
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if isinstance(sentences, EncodedTags):
         encoded = sentences
     else:
@@ -259,7 +260,6 @@ def tagging_dataset(
         inputs, labels = (tf.gather(each, indices) for each in (encoded.token_ids, encoded.tags))
         return pad(inputs, SPECIAL_IDS.pad), pad(labels, NOT_COUNTED)
 
-    order = _EpochOrder(shuffle, seed, first_epoch)
     return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 

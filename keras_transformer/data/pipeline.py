@@ -7,11 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_flags, check_kind, check_number, check_positive, check_several
+from keras_transformer._arguments import check_kind, check_several
 from keras_transformer.data.batching import (
     Transformation,
     _BatchPlan,
-    _EpochOrder,
+    _checked_order,
     _keep_ready,
     _plan_batches,
 )
@@ -92,9 +92,7 @@ def translation_dataset(
         >>> sorted(inputs), labels.shape
         (['decoder_token_ids', 'encoder_token_ids'], (2, 3))
     """
-    check_flags(shuffle=shuffle, pad_to_bucket_boundary=pad_to_bucket_boundary)
-    check_positive(tokens_per_batch=tokens_per_batch)
-    check_number(whole=True, seed=seed, first_epoch=first_epoch)
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     check_several(Callable, noise=noise)
     if bucket_boundaries is not None:
         check_several(Integral, bucket_boundaries=bucket_boundaries)
@@ -110,7 +108,7 @@ def translation_dataset(
     plan = _plan_batches(
         encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
     )
-    batches = plan.epochs(_EpochOrder(shuffle, seed, first_epoch))
+    batches = plan.epochs(order)
     dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
     for step in noise:
         dataset = dataset.apply(step)

@@ -14,7 +14,7 @@ from keras_transformer._arguments import (
     check_kind,
     check_number,
 )
-from keras_transformer.data.batching import _EpochOrder, _in_batches, _Pad
+from keras_transformer.data.batching import _checked_order, _in_batches, _Pad
 from keras_transformer.data.encoding import _tokenize
 from keras_transformer.data.packing import pack_texts
 from keras_transformer.errors import InputError
@@ -148,6 +148,7 @@ def text_dataset(
         ...     print(inputs.tolist(), labels.tolist())
         [[2, 4, 5, 0, 0], [2, 4, 5, 5, 4]] [[4, 5, 3, 0, 0], [4, 5, 5, 4, 3]]
     """
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if isinstance(texts, EncodedTexts):
         encoded = texts
     elif tokenizer is None:
@@ -159,5 +160,4 @@ def text_dataset(
         inputs, labels = (tf.gather(side, indices) for side in (encoded.inputs, encoded.labels))
         return pad(inputs, SPECIAL_IDS.pad), pad(labels, SPECIAL_IDS.pad)
 
-    order = _EpochOrder(shuffle, seed, first_epoch)
     return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)

@@ -166,17 +166,15 @@ class ServedModel(ServedTask, TextTask):
         Warns:
             TruncationWarning: Once, if texts were too long.
         """
-        given = {"max_length": max_length, "num_hypotheses": num}
+        given, known = {"max_length": max_length, "num_hypotheses": num}, self.options
+        # -1 selects the export's default.
+        chosen = {name: -1 if given.get(name) is None else given[name] for name in known}
 
         def options(numbers: Sequence[int]) -> tuple[tf.Tensor, ...]:
-            values = {name: [given.get(name)] * len(numbers) for name in self.options}
-            if "seed" in values:
-                values["seed"] = [seed + number for number in numbers]
-            # -1 selects the export's default.
-            return tuple(
-                tf.constant([-1 if each is None else each for each in column], self.options[name][0])
-                for name, column in values.items()
-            )
+            columns = {name: [value] * len(numbers) for name, value in chosen.items()}
+            if "seed" in columns:
+                columns["seed"] = [seed + number for number in numbers]
+            return tuple(tf.constant(columns[name], dtype) for name, (dtype, _) in known.items())
 
         sources = self.source.check("texts", texts)
         return self._in_batches("search", sources, batch_size, progress, options=options)

@@ -72,14 +72,11 @@ class _RunBatches:
 
     def training_batches(self, first_epoch: int = 0) -> tf.data.Dataset:
         # Order and noise follow from the epoch, so a resumed run sees the same batches.
-        return self._batches(self.training, first_epoch)
+        return self.kind.batches(self.training, self.readers, self.sizes.tokens_per_batch, first_epoch)
 
     def validation_batches(self) -> tf.data.Dataset:
         # Always the same, so that losses are comparable between epochs.
-        return self._batches(self.validation, None)
-
-    def _batches(self, encoded: Encoded, first_epoch: int | None) -> tf.data.Dataset:
-        return self.kind.batches(encoded, self.readers, self.sizes.tokens_per_batch, first_epoch)
+        return self.kind.batches(self.validation, self.readers, self.sizes.tokens_per_batch, None)
 
 
 def _train_model(

@@ -98,6 +98,8 @@ def _search_options(search: Search) -> Config:
 
 def _read_search(options: Config, path: Path) -> Search:
     kind = options.pop("kind", None)
+    if options.get("coverage_penalty") == 0:  # off, in files of before it was removed
+        del options["coverage_penalty"]
     if kind not in [*Search.kinds]:
         raise InputError(f"{path}: `kind` of `search` must be one of {[*Search.kinds]}. Received: {kind!r}.")
     return read_table(json.dumps(options).encode(), path, Search.kinds[kind])

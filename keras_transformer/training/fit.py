@@ -106,10 +106,12 @@ def fit(
     check_kind(keras.Model, model=model)
     check_flags(tensorboard=tensorboard)
     check_several(keras.callbacks.Callback, callbacks=callbacks)
-    optional = {"patience": patience, "average_last": average_last}
     check_choice(("auto", 0, 1, 2), verbose=verbose)
-    check_positive(epochs=epochs)
-    check_positive(**{name: value for name, value in optional.items() if value is not None})
+    check_positive(
+        epochs=epochs,
+        patience=1 if patience is None else patience,
+        average_last=1 if average_last is None else average_last,
+    )
     _check_dataset("training", training)
     _check_dataset("validation", validation)
     if learning_rate is not None:

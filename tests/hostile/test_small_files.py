@@ -113,6 +113,8 @@ EDITS: list[dict[str, Any]] = [
     {"search": {"kind": "beam", "length_penalty": math.nan}},
     {"search": {"kind": "beam", "length_penalty": math.inf}},
     {"search": {"kind": "beam", "cut_off_competes": "much"}},
+    {"search": {"kind": "beam", "coverage_penalty": "much"}},
+    {"search": {"kind": "beam", "coverage_penalty": 0.2}},  # of an earlier version
     {"search": {"kind": "beam", "early_stopping": "no"}},
     {"search": {"kind": "beam", "num_hypotheses": []}},
     {"search": {"kind": "beam", "special_ids": {"pad": 0, "other": 1}}},
