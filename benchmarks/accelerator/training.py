@@ -252,12 +252,14 @@ def copying(setting: Setting) -> Outcome:
         dtype="mixed_bfloat16",
         **{**models.SIZES, **setting.size({"hidden_dim": 64}, {"num_layers": 1})},
     )
-    kt.training.compile_model(model, setting.size(2e-3, 5e-3), label_smoothing=0.0)
-    rng, shape = np.random.default_rng(0), (setting.size(20000, 4000), length)
+    rng, shape, epochs = np.random.default_rng(0), (setting.size(20000, 4000), length), setting.size(6, 5)
+    # At a constant rate the last epoch of some seeds has errors again.
+    rate = keras.optimizers.schedules.CosineDecay(setting.size(2e-3, 5e-3), epochs * shape[0] // 100)
+    kt.training.compile_model(model, rate, label_smoothing=0.0)
     ids = rng.integers(4, vocabulary, shape).astype("int32")
     shifted = np.concatenate([np.full((len(ids), 1), 2, "int32"), ids[:, :-1]], axis=1)
     inputs = {"encoder_token_ids": ids, "decoder_token_ids": shifted}
-    history = model.fit(inputs, ids, batch_size=100, epochs=setting.size(6, 5), verbose=0).history
+    history = model.fit(inputs, ids, batch_size=100, epochs=epochs, verbose=0).history
     return Outcome(
         history["accuracy"][-1] >= 0.99, {"accuracy": history["accuracy"], "loss": history["loss"]}
     )

@@ -25,6 +25,8 @@ def main() -> None:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # needed by torch's deterministic products
 
+    import keras
+
     from benchmarks.accelerator import correctness, training  # noqa: F401 (they add their checks)
     from benchmarks.accelerator.checks import CHECKS, Setting, read_lines, run_check, write_line
     from benchmarks.accelerator.engines import make_engine
@@ -35,6 +37,8 @@ def main() -> None:
     for each in CHECKS:
         if options.backend in each.backends and each.name not in done and re.search(options.only, each.name):
             print(json.dumps({"check": each.name, "passes_if": each.passes_if}), flush=True)
+            # A check gives the same result alone and after the others.
+            keras.utils.set_random_seed(0)
             write_line(options.results, run_check(each, setting, end - time.monotonic()))
 
 
