@@ -25,6 +25,8 @@ from keras_transformer.layers.multi_head_attention import POSITIONS, MultiHeadAt
 from keras_transformer.layers.normalization import Dropout, _make_normalization
 from keras_transformer.types import Config, Shape, Tensor
 
+Scores = dict[str, Tensor]
+
 
 def _rematerializable(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Wrap a layer's `call` so that it is rematerialized in training if the option `rematerialize` is set."""
@@ -43,6 +45,9 @@ def _rematerializable(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 class _Block(keras.layers.Layer):
     """Base of encoder and decoder layers and of their stacks."""
+
+    compute: Callable[..., Tensor]
+    """Returns the output of a call, and adds attention scores to the dict `scores` unless it is None."""
 
     def __init__(
         self,
@@ -70,6 +75,29 @@ class _Block(keras.layers.Layer):
 
     def compute_output_shape(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> Shape:
         return tuple(inputs_shape)
+
+    def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> Scores:
+        """Return the attention scores of a built layer, or of every layer of a built stack.
+
+        Takes the call arguments, except `training` and `mask`.
+
+        Returns:
+            A dict of `self_attention` to `(b, h, t, t)` and, with an encoder's output, `cross_attention` to
+            `(b, h, t, s)`. In a stack, the names begin with `layer_{i}/`; `i` counts from 1.
+        """
+        scores: Scores = {}
+        self.compute(inputs, *args, scores=scores, **masks)
+        return scores
+
+    @staticmethod
+    def _attend(
+        attention: MultiHeadAttention, query: Tensor, value: Tensor, scores: Scores | None, **options: Any
+    ) -> Tensor:
+        """Call an attention layer; add its scores to `scores` unless it is None."""
+        if scores is None:
+            return attention(query, value, **options)
+        attended, scores[attention.name] = attention(query, value, return_attention_scores=True, **options)
+        return attended
 
     def get_config(self) -> Config:
         return {**super().get_config(), **self._options()}
@@ -212,23 +240,24 @@ class _Stack(_Block):
         """Return the symbolic output, which is like that of the first layer; called by Keras."""
         return self.layers[0].compute_output_spec(*args, **kwargs)
 
-    def attention_scores(self, inputs: Tensor, *args: Any, **masks: Any) -> dict[str, Tensor]:
-        """Return the attention scores of every layer of a built stack.
-
-        Takes the call arguments, except `training` and `mask`.
-
-        Returns:
-            A dict of `layer_{i}/self_attention` `(b, h, t, t)` and, in a decoder, `layer_{i}/cross_attention`
-            `(b, h, t, s)`. `i` counts from 1.
-        """
-        x, scores = inputs, {}
+    def compute(
+        self,
+        inputs: Tensor,
+        *args: Any,
+        training: bool | None = None,
+        scores: Scores | None = None,
+        **masks: Any,
+    ) -> Tensor:
+        """Return the output of a call; add attention scores to `scores`, by name, unless it is None."""
+        x = inputs
         for number, layer in enumerate(self.layers, 1):
-            layer_scores = layer.attention_scores(x, *args, **masks)
-            scores.update({f"layer_{number}/{name}": score for name, score in layer_scores.items()})
-            # All layers but the last run a second time, so that `call` never has to return scores.
-            if number < self.num_layers:
-                x = layer(x, *args, **masks)
-        return scores
+            if scores is None:
+                x = layer(x, *args, training=training, **masks)
+            else:
+                of_layer: Scores = {}
+                x = layer.compute(x, *args, training=training, scores=of_layer, **masks)
+                scores |= {f"layer_{number}/{name}": of_layer[name] for name in of_layer}
+        return self.final_normalization(x)
 
     def get_config(self) -> Config:
         options = {name: getattr(self, name) for name in ("num_layers", "final_norm", "share_layers")}

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer._arguments import check_vectors, check_width
-from keras_transformer.layers.block import _Block, _rematerializable, _Stack
+from keras_transformer.layers.block import Scores, _Block, _rematerializable, _Stack
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -74,14 +74,32 @@ class DecoderLayer(_Block):
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
+        masks = (padding_mask, encoder_padding_mask, attention_mask, cross_attention_mask)
+        return self.compute(inputs, encoder_output, *masks, training=training)
+
+    def compute(
+        self,
+        inputs: Tensor,
+        encoder_output: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        encoder_padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        cross_attention_mask: Tensor | None = None,
+        *,
+        training: bool | None = None,
+        scores: Scores | None = None,
+    ) -> Tensor:
+        """Return the output of a call; add attention scores to `scores`, by name, unless it is None."""
         self.check_encoder_output(encoder_output, cross_attention_mask)
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Causal self-attention (b, t, d) -> (b, t, d): a position must not see the token that it predicts
         normalized = self.self_attention_residual.normalize(x, training)
-        attended = self.self_attention(
+        attended = self._attend(
+            self.self_attention,
             normalized,
             normalized,
+            scores,
             attention_mask=attention_mask,
             padding_mask=padding_mask,
             use_causal_mask=True,
@@ -92,9 +110,11 @@ class DecoderLayer(_Block):
         # Cross-attention, queries (b, t, d), keys and values (b, s, any width) -> (b, t, d)
         if self.cross_attention is not None:
             normalized = self.cross_attention_residual.normalize(x, training)
-            attended = self.cross_attention(
+            attended = self._attend(
+                self.cross_attention,
                 normalized,
                 encoder_output,
+                scores,
                 attention_mask=cross_attention_mask,
                 padding_mask=encoder_padding_mask,
                 training=training,
@@ -124,45 +144,6 @@ class DecoderLayer(_Block):
             masks = cross_attention_mask, encoder_padding_mask
             self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
-    def attention_scores(
-        self,
-        inputs: Tensor,
-        encoder_output: Tensor | None = None,
-        padding_mask: Tensor | None = None,
-        encoder_padding_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        cross_attention_mask: Tensor | None = None,
-    ) -> dict[str, Tensor]:
-        """Return the attention scores of a built layer.
-
-        Takes the call arguments, except `training`.
-
-        Returns:
-            `{"self_attention": (b, h, t, t), "cross_attention": (b, h, t, s)}`, the latter only with an
-            encoder's output.
-        """
-        self.check_encoder_output(encoder_output, cross_attention_mask)
-        # The feed-forward network comes after both attentions and is not needed.
-        x, scores = self.self_attention_residual.normalize(inputs), {}
-        attended, scores["self_attention"] = self.self_attention(
-            x,
-            x,
-            attention_mask=attention_mask,
-            padding_mask=padding_mask,
-            use_causal_mask=True,
-            return_attention_scores=True,
-        )
-        if self.cross_attention is not None:
-            x = self.self_attention_residual(inputs, attended)
-            _, scores["cross_attention"] = self.cross_attention(
-                self.cross_attention_residual.normalize(x),
-                encoder_output,
-                attention_mask=cross_attention_mask,
-                padding_mask=encoder_padding_mask,
-                return_attention_scores=True,
-            )
-        return scores
 
     def check_encoder_output(
         self, encoder_output: Tensor | None, cross_attention_mask: Tensor | None = None
@@ -235,15 +216,5 @@ class Decoder(_Stack):
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> Tensor:
-        x = inputs
-        for layer in self.layers:
-            x = layer(
-                x,
-                encoder_output,
-                padding_mask=padding_mask,
-                encoder_padding_mask=encoder_padding_mask,
-                attention_mask=attention_mask,
-                cross_attention_mask=cross_attention_mask,
-                training=training,
-            )
-        return self.final_normalization(x)
+        masks = (padding_mask, encoder_padding_mask, attention_mask, cross_attention_mask)
+        return self.compute(inputs, encoder_output, *masks, training=training)

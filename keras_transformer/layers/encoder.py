@@ -5,7 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformer._arguments import check_vectors
-from keras_transformer.layers.block import _Block, _rematerializable, _Stack
+from keras_transformer.layers.block import Scores, _Block, _rematerializable, _Stack
 from keras_transformer.layers.built_parts import _freeze_parts
 from keras_transformer.types import Shape, Tensor
 
@@ -58,13 +58,27 @@ class EncoderLayer(_Block):
     ) -> Tensor:
         # Keras's wrapper layers pass the mask as `mask`.
         padding_mask = mask if padding_mask is None else padding_mask
+        return self.compute(inputs, padding_mask, attention_mask, training=training)
+
+    def compute(
+        self,
+        inputs: Tensor,
+        padding_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        *,
+        training: bool | None = None,
+        scores: Scores | None = None,
+    ) -> Tensor:
+        """Return the output of a call; add attention scores to `scores`, by name, unless it is None."""
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Self-attention (b, s, d) -> (b, s, d)
         normalized = self.self_attention_residual.normalize(x, training)
-        attended = self.self_attention(
+        attended = self._attend(
+            self.self_attention,
             normalized,
             normalized,
+            scores,
             attention_mask=attention_mask,
             padding_mask=padding_mask,
             training=training,
@@ -88,23 +102,6 @@ class EncoderLayer(_Block):
         check_vectors(inputs.shape)
         self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
-
-    def attention_scores(
-        self, inputs: Tensor, padding_mask: Tensor | None = None, attention_mask: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Return the attention scores of a built layer.
-
-        Takes `inputs`, `padding_mask` and `attention_mask` of the call.
-
-        Returns:
-            `{"self_attention": (b, h, s, s)}`.
-        """
-        # The feed-forward network comes after the attention and is not needed.
-        x = self.self_attention_residual.normalize(inputs)
-        _, scores = self.self_attention(
-            x, x, attention_mask=attention_mask, padding_mask=padding_mask, return_attention_scores=True
-        )
-        return {"self_attention": scores}
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")
@@ -156,8 +153,5 @@ class Encoder(_Stack):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        masks = {"padding_mask": padding_mask, "attention_mask": attention_mask, "mask": mask}
-        x = inputs
-        for layer in self.layers:
-            x = layer(x, **masks, training=training)
-        return self.final_normalization(x)
+        padding_mask = mask if padding_mask is None else padding_mask
+        return self.compute(inputs, padding_mask, attention_mask, training=training)

@@ -84,7 +84,8 @@ class EncoderModel(_EncodingModel):
         Returns:
             A dict of `encoder/layer_{i}/self_attention` to `(b, h, s, s)`. `i` counts from 1.
         """
-        return self._encoder_scores(*self._source.split(self._complete(inputs)))
+        _, _, scores = self._encode_with_scores(*self._source.split(self._complete(inputs)))
+        return scores
 
 
 def _parts(config: _EncoderConfig, source: _Source, dtype: object) -> Parts:

@@ -52,10 +52,14 @@ class _EncodingModel(ConfiguredModel):
         x, mask = self._embedded_source(*self._source.read(encoder_inputs, padding_mask), training)
         return self.encoder(x, padding_mask=mask, training=training), mask
 
-    def _encoder_scores(self, values: Tensor, padding_mask: Tensor) -> dict[str, Tensor]:
-        """Return the encoder's attention scores; all names begin with `encoder/`."""
+    def _encode_with_scores(
+        self, values: Tensor, padding_mask: Tensor
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Return what `encode` returns, and the attention scores; all their names begin with `encoder/`."""
         x, mask = self._embedded_source(values, padding_mask, training=False)
-        return {f"encoder/{name}": scores for name, scores in self.encoder.attention_scores(x, mask).items()}
+        scores: dict[str, Tensor] = {}
+        x = self.encoder.compute(x, mask, scores=scores)
+        return x, mask, {f"encoder/{name}": scores[name] for name in scores}
 
     def _embedded_source(self, values: Tensor, padding_mask: Tensor, training: bool) -> tuple[Tensor, Tensor]:
         x, mask = self._source.vectors(getattr(self, self._source.layer), values, padding_mask)

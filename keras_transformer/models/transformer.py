@@ -116,16 +116,14 @@ class Transformer(_EncodingModel):
             to `(b, h, t, t)` and `decoder/layer_{i}/cross_attention` to `(b, h, t, s)`. `i` counts from 1.
         """
         inputs = self._complete(inputs)
-        values, mask = self._source.split(inputs)
-        x, encoder_mask = self.encode(values, padding_mask=mask)
+        x, encoder_mask, encoder_scores = self._encode_with_scores(*self._source.split(inputs))
         target = ops.convert_to_tensor(inputs["decoder_token_ids"])
         target_mask = padding_mask(target)
         y = _add_positions(self, "target", self.target_embedding(target), target_mask)
         scores = self.decoder.attention_scores(
             y, x, padding_mask=target_mask, encoder_padding_mask=encoder_mask
         )
-        decoder_scores = {f"decoder/{name}": scores[name] for name in scores}
-        return {**self._encoder_scores(values, mask), **decoder_scores}
+        return {**encoder_scores, **{f"decoder/{name}": scores[name] for name in scores}}
 
 
 def _parts(config: TransformerConfig, source: _Source, target_size: int, dtype: object) -> Parts:
