@@ -209,7 +209,7 @@ def test_the_process_imports_nothing_but_tensorflow(process: Any) -> None:
     assert program in process.args
     tree = ast.parse(program)
     modules = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert modules == {"importlib", "importlib.util", "pickle", "sys"}
+    assert modules == {"gc", "importlib", "importlib.util", "pickle", "sys"}
     assert re.findall(r"import_module\(\"(\w+)", program) == ["tensorflow"] * 3
     assert all(f'"{name}": None' in program for name in ("keras", "keras_transformer"))
 
