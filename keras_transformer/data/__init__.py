@@ -7,16 +7,11 @@ the token ids of a corpus larger than memory stay on disk. For classification, u
 and `text_dataset`.
 """
 
+from keras_transformer.data.encoded_texts import EncodedTexts
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
 from keras_transformer.data.frame_pairs import EncodedFrames
 from keras_transformer.data.frames import FrameNormalizer, as_frames
-from keras_transformer.data.label_batches import (
-    EncodedLabels,
-    EncodedTags,
-    classification_dataset,
-    tagging_dataset,
-)
 from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
 from keras_transformer.data.masked_tokens import mask_tokens
@@ -27,15 +22,13 @@ from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
 from keras_transformer.data.sources import read_pairs
 from keras_transformer.data.tagged_texts import TagSpan, read_tagged, tag_spans
-from keras_transformer.data.text_batches import EncodedTexts, text_dataset
+from keras_transformer.data.text_batches import classification_dataset, tagging_dataset, text_dataset
 from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.texts import read_texts
 
 __all__ = [
     "EncodedFrames",
-    "EncodedLabels",
     "EncodedPairs",
-    "EncodedTags",
     "EncodedTexts",
     "FrameNormalizer",
     "ParallelText",

@@ -1,106 +1,16 @@
-"""Build `tf.data.Dataset`s of texts for language models."""
+"""Build `tf.data.Dataset`s of texts, labelled texts and tagged texts for `model.fit`."""
 
-import dataclasses
-import logging
-from collections.abc import Iterable
-from typing import Self
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import (
-    as_strings,
-    check_flags,
-    check_kind,
-    check_number,
-)
-from keras_transformer.data.batching import _checked_order, _in_batches, _Pad
-from keras_transformer.data.encoding import _tokenize
-from keras_transformer.data.packing import pack_texts
-from keras_transformer.errors import InputError
+from keras_transformer._arguments import check_kind
+from keras_transformer.data.batching import _checked_order
+from keras_transformer.data.encoded_texts import EncodedTexts, _needed
+from keras_transformer.data.labels import _LabelNumbers
 from keras_transformer.text.tokenizer import Tokenizer
-from keras_transformer.types import SPECIAL_IDS
-
-_LOGGER = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class EncodedTexts:
-    """Inputs and labels of a `CausalLM` for n rows, and the number of dropped texts.
-
-    A row is one text: the inputs have a start token before it, the labels an end token after it. With
-    packing, a row is a part of the concatenated texts.
-    """
-
-    inputs: tf.RaggedTensor
-    """Input token ids, int32 (n, ragged)."""
-    labels: tf.RaggedTensor
-    """Token ids to predict, of the same lengths."""
-    num_dropped: int = 0
-    """Number of texts dropped because they were too long."""
-
-    @classmethod
-    def encode(
-        cls, texts: Iterable[str], tokenizer: Tokenizer, *, max_length: int = 256, packed: bool = False
-    ) -> Self:
-        """Tokenize texts for a language model.
-
-        Args:
-            texts: n texts, or a generator of texts.
-            tokenizer: Tokenizer of the model.
-            max_length: Maximum number of tokens of a row, including one special token. Longer texts are
-                dropped and logged as a warning, unless `packed` is True.
-            packed: Whether to pack the texts into rows of `max_length` tokens without padding, see
-                `pack_texts`. Use it for running text and long documents; texts of any length are kept.
-
-        Returns:
-            The rows, in the order of the texts.
-
-        Raises:
-            InputError: If there are no texts, or all are too long.
-            TypeError: If a text is not a string.
-            ValueError: If `max_length` is below 2.
-        """
-        check_kind(Tokenizer, tokenizer=tokenizer)
-        check_number(at_least=2, whole=True, max_length=max_length)
-        check_flags(packed=packed)
-        several = as_strings(texts=texts)
-        if not several:
-            raise InputError("There must be at least one text. Received: 0 texts.")
-        token_ids = _tokenize(several, tokenizer)
-        if packed:
-            inputs, labels = zip(*pack_texts(token_ids, max_length).as_numpy_iterator(), strict=True)
-            # Only the last row is padded.
-            rows = (np.stack(side) for side in (inputs, labels))
-            ragged = [tf.RaggedTensor.from_tensor(side, padding=SPECIAL_IDS.pad) for side in rows]
-            return cls(inputs=ragged[0], labels=ragged[1])
-        is_long = np.asarray(token_ids.row_lengths()) + 1 > max_length
-        num_dropped = int(is_long.sum())
-        if num_dropped == len(several):
-            raise InputError(
-                f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
-                "`packed` they are kept, in pieces."
-            )
-        if num_dropped:
-            share = 100 * num_dropped / len(several)
-            _LOGGER.warning(
-                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` splits them.",
-                *(num_dropped, len(several), share, max_length),
-            )
-        kept = tf.ragged.boolean_mask(token_ids, ~is_long)
-        start, end = (tf.fill([kept.nrows(), 1], each) for each in (SPECIAL_IDS.start, SPECIAL_IDS.end))
-        return cls(
-            inputs=tf.concat([start, kept], axis=1),
-            labels=tf.concat([kept, end], axis=1),
-            num_dropped=num_dropped,
-        )
-
-    def __len__(self) -> int:
-        return int(self.inputs.nrows())
-
-    def lengths(self) -> np.ndarray:
-        """Return the length of each row, int32 (n, 1)."""
-        return np.asarray(self.inputs.row_lengths(), np.int32)[:, None]
+from keras_transformer.types import LabelledText, TaggedText
 
 
 def text_dataset(
@@ -149,15 +59,128 @@ def text_dataset(
         [[2, 4, 5, 0, 0], [2, 4, 5, 5, 4]] [[4, 5, 3, 0, 0], [4, 5, 5, 4, 3]]
     """
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
-    if isinstance(texts, EncodedTexts):
-        encoded = texts
-    elif tokenizer is None:
-        raise TypeError("`tokenizer` must be given for texts. Received: tokenizer=None.")
-    else:
-        encoded = EncodedTexts.encode(texts, tokenizer, max_length=max_length, packed=packed)
+    if not isinstance(texts, EncodedTexts):
+        texts = EncodedTexts.encode(texts, _needed(tokenizer), max_length=max_length, packed=packed)
+    return texts._batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
-    def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, tf.Tensor]:
-        inputs, labels = (tf.gather(side, indices) for side in (encoded.inputs, encoded.labels))
-        return pad(inputs, SPECIAL_IDS.pad), pad(labels, SPECIAL_IDS.pad)
 
-    return _in_batches(rows, encoded.lengths(), tokens_per_batch, order, padded=pad_to_bucket_boundary)
+def classification_dataset(
+    examples: Iterable[LabelledText] | EncodedTexts,
+    tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] = (),
+    *,
+    multi_label: bool = False,
+    class_weight: str | Mapping[str, float] | None = None,
+    max_length: int = 256,
+    tokens_per_batch: int = 4096,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+    pad_to_bucket_boundary: bool = False,
+) -> tf.data.Dataset:
+    """Build the dataset that trains or validates a text classifier.
+
+    Texts of similar length share a batch, as in `translation_dataset`. Texts of more than `max_length` tokens
+    are truncated, as by `TextClassifier`, and their number is logged.
+
+    Args:
+        examples: Pairs `(text, label)`, such as `read_labelled` returns, or `EncodedTexts`.
+        tokenizer: Tokenizer of the model. Ignored for `EncodedTexts`.
+        labels: Names of the labels. The id of a label is its index.
+        multi_label: Whether a text may have any number of labels. If True, examples are pairs `(text, names)`
+            with a tuple or list of label names.
+        class_weight: Weight of the examples of each label, such as `{"spam": 5.0}`; other labels have weight
+            1. `"balanced"` gives all labels the same total weight: each example of a label has the weight
+            `num_examples / (num_labels * num_examples_of_the_label)`. Defaults to no weights.
+        max_length: Maximum number of tokens of a text, including the end token.
+        tokens_per_batch: Maximum number of tokens of a batch, including padding.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few batch shapes (XLA). If False,
+            each batch is padded to its longest row, for little padding.
+
+    Returns:
+        A finite dataset of known cardinality with elements `(token_ids, label)`: int32 (b, s), padded with 0,
+        and int32 (b,), or with `multi_label` float32 (b, c) of zeros and ones. With `class_weight`, the
+        weight of each example, float32 (b,), is the third component.
+
+    Raises:
+        InputError: If there are no examples, or a label is not among `labels`.
+        TypeError: If an example is not a text and its label, or has several labels without `multi_label`.
+        ValueError: If a value is out of range, or `class_weight` is combined with `multi_label`.
+
+    Example:
+        ```python
+        examples = kt.data.read_labelled("reviews.csv")
+        labels = kt.data.label_names(examples)
+        dataset = kt.data.classification_dataset(examples, tokenizer, labels, class_weight="balanced")
+        ```
+    """
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
+    check_kind(str, Mapping, None, class_weight=class_weight)
+    if not isinstance(examples, EncodedTexts):
+        examples = EncodedTexts.encode_labelled(
+            examples, _needed(tokenizer), labels, multi_label=multi_label, max_length=max_length
+        )
+    weights = []
+    if class_weight is not None:
+        if not isinstance(examples.labels, np.ndarray) or examples.labels.ndim > 1:
+            raise ValueError(
+                "`class_weight` is for texts with one label each. "
+                f"Received: class_weight={class_weight!r}, labels of shape {tuple(examples.labels.shape)}."
+            )
+        weights = [_LabelNumbers(labels=labels).weights(class_weight, examples.labels)]
+    return examples._batches(tokens_per_batch, order, weights, padded=pad_to_bucket_boundary)
+
+
+def tagging_dataset(
+    sentences: Iterable[TaggedText] | EncodedTexts,
+    tokenizer: Tokenizer | None = None,
+    tags: Sequence[str] = (),
+    *,
+    max_length: int = 256,
+    tokens_per_batch: int = 4096,
+    shuffle: bool = True,
+    seed: int = 0,
+    first_epoch: int = 0,
+    pad_to_bucket_boundary: bool = False,
+) -> tf.data.Dataset:
+    """Build the dataset that trains or validates a word tagger.
+
+    A word may consist of several tokens. Its tag is assigned to the first token, as in Devlin et al., "BERT"
+    (2019), section 5.3. All other positions have the tag -100; ignore them in the loss with
+    `compile_model(..., pad_id=-100)` or `keras.losses.SparseCategoricalCrossentropy(ignore_class=-100)`.
+
+    Args:
+        sentences: Pairs `(words, tags)`, such as `read_tagged` returns, or `EncodedTexts`.
+        tokenizer: Tokenizer of the model. Ignored for `EncodedTexts`.
+        tags: Names of the tags. The id of a tag is its index.
+        max_length: Maximum number of tokens of a text, including the end token. Longer texts are truncated.
+        tokens_per_batch: Maximum number of tokens of a batch, including padding.
+        shuffle: Whether to draw new batches in each epoch. If False, batches come from short to long.
+        seed: Random seed of the shuffling.
+        first_epoch: Epoch number of the first iteration, to resume a run.
+        pad_to_bucket_boundary: Whether to pad to one of a few lengths, for few batch shapes (XLA). If False,
+            each batch is padded to its longest row, for little padding.
+
+    Returns:
+        A finite dataset of known cardinality with elements `(token_ids, tags)`, both int32 (b, s).
+
+    Raises:
+        InputError: If there are no sentences, a tag is not among `tags`, or a sentence does not have one tag
+            per word.
+        TypeError: If a sentence is not words and their tags.
+        ValueError: If a value is out of range.
+
+    Example:
+        ```python
+        sentences = kt.data.read_tagged("names.conll")
+        tags = kt.data.label_names(sentences)
+        dataset = kt.data.tagging_dataset(sentences, tokenizer, tags)
+        ```
+    """
+    order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
+    if not isinstance(sentences, EncodedTexts):
+        sentences = EncodedTexts.encode_tagged(sentences, _needed(tokenizer), tags, max_length=max_length)
+    return sentences._batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer.data import (
-    EncodedLabels,
+    EncodedTexts,
     classification_dataset,
     read_labelled,
 )
@@ -87,10 +87,10 @@ class ClassificationRun(LabelRun):
 
     def encode(
         self, examples: Sequence[LabelledText], readers: Readers, progress: Progress | None
-    ) -> EncodedLabels:
+    ) -> EncodedTexts:
         """Tokenize texts and number their labels."""
         [tokenizer], data = readers, self.config.data
-        return EncodedLabels.encode(
+        return EncodedTexts.encode_labelled(
             examples, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
         )
 

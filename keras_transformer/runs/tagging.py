@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
 
-from keras_transformer.data import EncodedTags, read_tagged, tagging_dataset
+from keras_transformer.data import EncodedTexts, read_tagged, tagging_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_tags
 from keras_transformer.models import EncoderModel
@@ -67,10 +67,10 @@ class TaggingRun(LabelRun):
 
     def encode(
         self, examples: Sequence[TaggedText], readers: Readers, progress: Progress | None
-    ) -> EncodedTags:
+    ) -> EncodedTexts:
         """Tokenize texts and number their tags."""
         [tokenizer] = readers
-        return EncodedTags.encode(examples, tokenizer, self.labels, max_length=self.longest)
+        return EncodedTexts.encode_tagged(examples, tokenizer, self.labels, max_length=self.longest)
 
     def make_task(self, model: EncoderModel, readers: Readers) -> TextTagger:
         """Make a tagger with the tags."""

@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformer.data import (
-    EncodedLabels,
     EncodedPairs,
-    EncodedTags,
     EncodedTexts,
     classification_dataset,
     read_pairs,
@@ -252,10 +250,10 @@ def test_an_epoch_has_the_shapes_that_are_counted(kind: str, tokens_per_batch: i
         encoded = EncodedTexts(inputs=rows, labels=rows)
         dataset = text_dataset(encoded, **options)
     elif kind == "labels":
-        encoded = EncodedLabels(token_ids=rows, labels=np.zeros(300, "int32"))
+        encoded = EncodedTexts(inputs=rows, labels=np.zeros(300, "int32"))
         dataset = classification_dataset(encoded, **options)
     else:
-        encoded = EncodedTags(token_ids=rows, tags=rows)
+        encoded = EncodedTexts(inputs=rows, labels=rows, padding=-100)
         dataset = tagging_dataset(encoded, **options)
     found: set[tuple[int, ...]] = set()
     for _ in range(2):
