@@ -96,7 +96,7 @@ def directory_lock(directory: Path, *, shared: bool = False) -> Iterator[None]:
     number = _open_directory(directory)
     try:
         for _ in range(_LOCK_SECONDS * 20):
-            if _lock(number, shared=shared):
+            if try_lock(number, shared=shared):
                 break
             time.sleep(0.05)
         else:
@@ -401,7 +401,7 @@ def _move_entries(replacing: Path, directory: Path, moved: list[tuple[Path, Path
 def _leased(partial: Path) -> Iterator[Callable[[], bool]]:
     """Hold the lock of a partial directory, so that other processes do not remove it as abandoned."""
     number = _open_directory(partial)
-    _lock(number)
+    try_lock(number)
     # Compared by inode: writing a file may create a removed directory again under the same name.
     made = partial.stat() if number is None else os.fstat(number)
 
@@ -420,8 +420,8 @@ def _open_directory(directory: Path) -> int | None:
     return os.open(directory, os.O_RDONLY) if os.name == "posix" else None
 
 
-def _lock(number: int | None, *, shared: bool = False) -> bool:
-    """Try to lock an open directory; return False if another process or thread holds the lock."""
+def try_lock(number: int | None, *, shared: bool = False) -> bool:
+    """Try to lock an open file or directory; return False if another process or thread holds the lock."""
     if number is None:
         return True
     try:
@@ -442,7 +442,7 @@ def _is_abandoned(partial: Path, seconds: float) -> bool:
     if not partial.is_dir() or (number := _open_directory(partial)) is None:
         return True
     try:
-        return _lock(number)
+        return try_lock(number)
     finally:
         os.close(number)
 

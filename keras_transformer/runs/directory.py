@@ -16,14 +16,12 @@ from keras_transformer._files import (
     read_file,
     read_table,
     resolved,
+    try_lock,
     write_file,
 )
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import CHECKSUMS, RunConfig
 from keras_transformer.runs.kind import RunKind
-
-if os.name == "posix":
-    import fcntl
 
 CONFIG_FILE = "config.json"
 REPORT_FILE, PAGE_FILE = "report.json", "report.html"
@@ -91,14 +89,11 @@ def locked(directory: Path) -> Iterator[None]:
 def _locked_file(path: Path, directory: Path) -> TextIOWrapper:
     while True:
         file = path.open("a")
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        if not try_lock(file.fileno()):
             file.close()
-            message = f"Another process is training {directory}. Wait for it, or choose another --name."
-            raise InputError(message) from error
-        except OSError:  # the file system does not support locks
-            return file
+            raise InputError(
+                f"Another process is training {directory}. Wait for it, or choose another --name."
+            )
         # The previous process may have removed the file between both calls; such a lock has no effect.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), path.stat()):
