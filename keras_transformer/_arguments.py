@@ -9,6 +9,8 @@ import importlib
 import itertools
 import math
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
@@ -22,6 +24,17 @@ from keras import KerasTensor, ops
 
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair, Shape, Tensor
+
+# Directories without lines of a user: that of Keras and other installed packages, and this package.
+_NO_USER = (str(Path(keras.__file__).parents[1]) + os.sep, str(Path(__file__).parent) + os.sep)
+
+
+def warn_user(message: str) -> None:
+    """Warn at the user's line, since Python shows a warning once for each line."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_NO_USER):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level)
 
 
 def check_number(
@@ -176,10 +189,11 @@ def check_width(width: int, **shapes: Shape) -> None:
 
 
 def check_vectors(shape: Shape) -> None:
-    """Raise ValueError for a shape of fewer than three axes, such as token ids `(b, t)`."""
-    if len(shape) < 3:
+    """Raise ValueError for a shape without three axes, such as token ids `(b, t)`."""
+    if len(shape) != 3:
         raise ValueError(
-            "`inputs` must be vectors, (b, t, d); token ids go through an embedding first. "
+            "`inputs` must be vectors, (b, t, d); token ids go through an embedding first, sequences of "
+            "sequences through `keras.layers.TimeDistributed`. "
             f"Received: shape={tuple(shape)}."
         )
 

@@ -142,13 +142,12 @@ def test_a_width_that_differs_is_named_where_it_is_known() -> None:
         check_width(8, inputs=(2, 8), other=(None, 9))
 
 
-@pytest.mark.parametrize("shape", [(6,), (None, 6)])
-def test_token_ids_and_examples_are_no_vectors(shape: Any) -> None:
-    message = f"token ids go through an embedding first. Received: shape={shape}."
+@pytest.mark.parametrize("shape", [(6,), (None, 6), (2, 3, 5, 8)])
+def test_other_ranks_are_no_vectors(shape: Any) -> None:
+    message = f"through `keras.layers.TimeDistributed`. Received: shape={shape}."
     with pytest.raises(ValueError, match=re.escape(message)):
         check_vectors(shape)
     check_vectors((None, None, 8))
-    check_vectors((2, 3, 5, 8))
 
 
 def test_values_are_known_unless_a_graph_is_traced() -> None:

@@ -102,7 +102,7 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
     """Select source and target from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
-        names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
+        names = _names_of_columns(rows, 0 if wanted else 2)
         source, target = _column_indices(path, names, wanted)
         return _Layout(names[source], names[target])
     numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
@@ -120,12 +120,22 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
         return _Layout(source, target, first_row=1)
     if numbers:
         source, target = numbers
+        if len(first) > max(numbers):
+            _LOGGER.info("%s: the first row is a pair: %r → %r", path, first[source], first[target])
         return _Layout(source, target, has_more=numbers == [0, 1])
     if _ending(path) == ".csv":
         raise _columns_error(
             path, "its first row does not say which columns are source and target", "1,2", first
         )
     return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
+
+
+def _names_of_columns(rows: Sequence[_Cells], num_texts: int = 0) -> list[str]:
+    """Return the names in the objects of rows; without those of numbers, if `num_texts` or more are left."""
+    objects = [row for row in rows if isinstance(row, dict)]
+    names = [*dict.fromkeys(name for row in objects for name in row)]
+    texts = {name for row in objects for name in row if row[name] and not _NUMBER.fullmatch(row[name])}
+    return [name for name in names if name in texts] if num_texts and len(texts) >= num_texts else names
 
 
 def _column_indices(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:
@@ -325,7 +335,7 @@ def _open_json(
 
 def _is_row(value: object) -> bool:
     if isinstance(value, list):
-        return all(isinstance(each, str) for each in value)
+        return all(map(_is_text, value))
     if not isinstance(value, dict):
         return False
     # Lists are not texts. The object of an empty file is `{}`.
@@ -374,8 +384,8 @@ def _parsed(text: str, origin: object) -> Any:
 
 
 def _json_cells(value: object, origin: object) -> _Cells:
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return [_without_surrogates(each) for each in value]
+    if isinstance(value, list) and all(map(_is_text, value)):
+        return [_json_cell(each) for each in value]
     if not isinstance(value, dict):
         raise InputError(f"{origin} must be a JSON object of texts. Received: {str(value)[:80]!r}.")
     inner = {
@@ -384,11 +394,23 @@ def _json_cells(value: object, origin: object) -> _Cells:
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    # null is an empty text. Numbers and lists are not texts.
-    texts = {
-        name: each or "" for name, each in {**value, **inner}.items() if each is None or isinstance(each, str)
-    }
-    return {name: _without_surrogates(text) for name, text in texts.items()}
+    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if _is_text(each)}
+
+
+def _is_text(value: object) -> bool:
+    """Return whether a JSON value is a text: also a number and null, but no list, object, true or false."""
+    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+
+
+def _json_cell(value: Any) -> str:
+    """Convert a JSON value to a table cell: null and NaN become empty, a list becomes JSON."""
+    if isinstance(value, str):
+        return _without_surrogates(value)
+    if value is None or value != value:
+        return ""
+    # pandas writes integers as floats if another row has no value.
+    is_whole = isinstance(value, float) and value.is_integer()
+    return _without_surrogates(json.dumps(int(value) if is_whole else value, ensure_ascii=False))
 
 
 def _without_surrogates(text: str) -> str:

@@ -5,7 +5,6 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._files import as_path
@@ -16,15 +15,15 @@ from keras_transformer.data.formats import (
     _columns_error,
     _ending,
     _is_object_row,
-    _is_of_pairs,
+    _json_cell,
     _Layout,
+    _names_of_columns,
     _open_json,
     _OpenRows,
     _PairsFile,
     _shown_cells,
-    _without_surrogates,
 )
-from keras_transformer.data.parallel_text import _as_list, _find_shards, _find_tables
+from keras_transformer.data.parallel_text import _as_list, _find_shards, _find_tables, _tables_in
 from keras_transformer.data.text_files import Files, _bounded, _iterate_lines
 from keras_transformer.errors import InputError
 from keras_transformer.types import LabelledText, Pair
@@ -120,12 +119,13 @@ def _label_folders(directory: Path) -> list[Path]:
             f"{directory} must be the folder of one split, such as {split}. "
             f"Received: folders {_shown_cells([path.name for path in folders])}."
         )
-    return folders if not any(_is_of_pairs(path.name) for path in directory.iterdir()) else []
+    # Other files next to the folders are no texts, such as `urls_pos.txt`.
+    return folders if not _tables_in(directory) else []
 
 
 def _iterate_folders(folders: Sequence[Path]) -> Iterator[Pair]:
     for folder in folders:
-        for path in sorted(path for path in folder.rglob("*") if path.name.endswith(_TEXT_ENDINGS)):
+        for path in sorted(path for path in folder.rglob("*") if path.name.lower().endswith(_TEXT_ENDINGS)):
             text = "\n".join(_iterate_lines(path)) if path.stat().st_size else ""
             yield text, json.dumps([folder.name])
 
@@ -163,27 +163,19 @@ def _labelled_cells(value: object, origin: object) -> _Cells:
     return {name: _json_cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
 
 
-def _json_cell(value: Any) -> str:
-    """Convert a JSON value to a table cell: null and NaN become empty, a list becomes JSON."""
-    if isinstance(value, str):
-        return _without_surrogates(value)
-    if value is None or value != value:
-        return ""
-    # pandas writes integers as floats if another row has no value.
-    is_whole = isinstance(value, float) and value.is_integer()
-    return _without_surrogates(json.dumps(int(value) if is_whole else value, ensure_ascii=False))
-
-
 def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
     """Select text and label columns from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
-        names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
+        names = _names_of_columns(rows)
         text, label = _column_indices(path, names, wanted) if wanted else _columns_by_name(path, names)
         return _Layout(names[text], names[label])
     if wanted and all(each.isdecimal() and int(each) > 0 for each in wanted):
         text, label = (int(each) - 1 for each in wanted)
-        return _Layout(text, label, first_row=int(text_and_label(first) is not None))
+        is_header = text_and_label(first) is not None
+        if not is_header:
+            _warn_of_header(path, [row for row in rows if isinstance(row, list)], text, label)
+        return _Layout(text, label, first_row=int(is_header))
     if wanted:
         return _Layout(*_column_indices(path, first, wanted), first_row=1)
     if text_and_label(first):
@@ -192,6 +184,15 @@ def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[st
         problem = "its first row does not say which columns are texts and labels"
         raise _columns_error(path, problem, "1,2", first)
     return _columns_by_values(path, [row for row in rows if isinstance(row, list)])
+
+
+def _warn_of_header(path: Path, rows: Sequence[Sequence[str]], text: int, label: int) -> None:
+    """Warn if the label of the first row is the only one that occurs once."""
+    first, *others = (row[label] for row in rows if len(row) > max(text, label))
+    counts = Counter(others)
+    if counts and first not in counts and min(counts.values()) > 1:
+        message = "%s: the first row is read as an example, with the label %r. If it has names: %s#%s,%s"
+        _LOGGER.warning(message, path, first, path, rows[0][text], first)
 
 
 def _columns_by_name(path: Path, names: Sequence[str]) -> tuple[int, int]:

@@ -189,12 +189,18 @@ def _find_tables(
         yield from ((each, columns) for each in paths)
 
 
-def _tables_of(directory: Path) -> list[Path]:
-    # Only one format, because the other files may hold the same pairs.
+def _tables_in(directory: Path) -> list[Path]:
+    """Return the tables of a directory in one format, because the other files may hold the same pairs."""
     for ending in _DIRECTORY_ENDINGS:
-        paths = [path for path in directory.iterdir() if path.name.endswith((ending, f"{ending}.gz"))]
+        paths = [path for path in directory.iterdir() if path.name.lower().endswith((ending, f"{ending}.gz"))]
         if paths:
             return sorted(paths)
+    return []
+
+
+def _tables_of(directory: Path) -> list[Path]:
+    if paths := _tables_in(directory):
+        return paths
     endings = ", ".join(_DIRECTORY_ENDINGS)
     raise InputError(
         f"A directory must contain files that end in {endings}, each plain or .gz. "

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +23,9 @@ from keras_transformer.errors import InputError
 from keras_transformer.types import TaggedText
 
 _FORM = "TOKENS,TAGS"
-_COMMENT = re.compile(r"-DOCSTART-|#( [^\t]* = [^\t]*| new(par|doc)\b[^\t]*)?$")
+_COMMENT = re.compile(r"-DOCSTART-|#(begin|end) document|#( [^\t]* = [^\t]*| new(par|doc)\b[^\t]*)?$")
+# Lines of CoNLL-U that are no words: several words as they are written, and words that are only meant.
+_NO_WORD, _CONLLU_WIDTH = re.compile(r"\d+[-.]\d+$"), 10
 _PREFIXED = re.compile(r"[BIES]-.")
 
 
@@ -47,9 +49,10 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     | any other file | CoNLL: a token, white space and its tag per line, an empty line between texts |
     | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
-    In CoNLL files, the token is the first column and the tag the last. Lines that begin with `-DOCSTART-` and
-    CoNLL-U comments are skipped. Files may be compressed (`.gz`) and given as patterns such as
-    `train-*.conll`.
+    In CoNLL files, the token is the first column and the tag the last; in files that end in `.conllu`, the
+    second and the fourth. Comments are skipped: lines that begin with `-DOCSTART-`, or with `#` and have
+    another number of columns than the tokens. So are the lines of CoNLL-U that are no words, such as `1-2`.
+    Files may be compressed (`.gz`) and given as patterns such as `train-*.conll`.
 
     Args:
         origin: A path, as in the table above, or a list of paths.
@@ -64,7 +67,7 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     Example:
         ```python
         sentences = kt.data.read_tagged("eng.train")
-        sentences = kt.data.read_tagged("treebank.conllu#2,4")
+        sentences = kt.data.read_tagged("treebank.conllu#2,5")
         ```
     """
     texts = [text for name in _as_list(origin) for text in _iterate_tagged(*split_columns(name, _FORM))]
@@ -86,18 +89,41 @@ def _iterate_tagged(pattern: Path, columns: tuple[str, str] | None) -> Iterator[
 def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
     if columns and not all(each.isdecimal() and int(each) > 0 for each in columns):
         raise InputError(f"{path}: columns of lines are numbers from 1. Received: {','.join(columns)}.")
-    token_at, tag_at = (int(each) - 1 for each in columns) if columns else (0, -1)
+    usual = (1, 3) if _ending(path) == ".conllu" else (0, -1)
+    token_at, tag_at = (int(each) - 1 for each in columns) if columns else usual
     rows: list[tuple[str, str]] = []
-    for number, line in enumerate(_iterate_lines(path), start=1):
-        cells = line.split("\t") if "\t" in line else line.split()
-        if not line.strip():
+    for number, cells in _without_comments(_iterate_lines(path)):
+        if not cells:
             yield from _tagged_text(rows)
             rows = []
-        elif not _COMMENT.match(line):
-            if len(cells) < max(2, token_at + 1, tag_at + 1):
-                raise InputError(f"{path}:{number}: needs a token and a tag. Received: {line[:60]!r}.")
+        elif len(cells) < max(2, token_at + 1, tag_at + 1):
+            received = "\t".join(cells)[:60]
+            raise InputError(f"{path}:{number}: needs a token and a tag. Received: {received!r}.")
+        else:
             rows.append(_token_and_tag(cells[token_at], cells[tag_at], f"{path}:{number}"))
     yield from _tagged_text(rows)
+
+
+def _without_comments(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the columns of each line that is no comment; none for an empty line."""
+    waiting: list[tuple[int, list[str]]] = []  # lines before the first that shows the number of columns
+    width = None
+    for number, line in enumerate(lines, start=1):
+        cells = (line.split("\t") if "\t" in line else line.split()) if line.strip() else []
+        if _COMMENT.match(line) or (len(cells) == _CONLLU_WIDTH and _NO_WORD.match(cells[0])):
+            continue
+        waiting.append((number, cells))
+        if cells and not cells[0].startswith("#"):
+            width = width or len(cells)
+        if width is not None:
+            yield from (each for each in waiting if not _is_comment(each[1], width))
+            waiting = []
+    yield from waiting
+
+
+def _is_comment(cells: list[str], width: int) -> bool:
+    """Return whether a line begins like a comment, and does not have the columns of a token."""
+    return bool(cells) and cells[0].startswith("#") and (len(cells) != width or " " in cells[0].strip())
 
 
 def _tagged_text(rows: Sequence[tuple[str, str]]) -> Iterator[TaggedText]:

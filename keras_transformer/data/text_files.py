@@ -27,6 +27,7 @@ _MAX_LINE_BYTES = 2**24
 _Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_GZIP_MARK = b"\x1f\x8b"
 _SGML_ENDINGS = (".sgm", ".sgml", ".xml")
 # The beginnings of SGML and XML files, and of corpora with tag lines.
 _MARKUP = re.compile(
@@ -153,6 +154,8 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
     # `readline` with a limit, because a device such as /dev/zero is one endless line.
     lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
     first, is_warned = next(lines, b""), False
+    if first.startswith(_GZIP_MARK):
+        raise InputError(f"{path}: is compressed. Add .gz to its name. Received: {first[:8]!r}.")
     if first.startswith(_UTF_16_MARKS) or b"\0" in first[:1000]:
         raise InputError(
             f"{path}: not valid UTF-8 but UTF-16, or no text: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE. "

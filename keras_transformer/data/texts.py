@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from keras_transformer._files import as_path
 from keras_transformer.data.column_names import is_header
-from keras_transformer.data.formats import _FORMATS, _Cells, _column_indices, _ending, _shown_cells
+from keras_transformer.data.formats import (
+    _FORMATS,
+    _Cells,
+    _column_indices,
+    _ending,
+    _names_of_columns,
+    _shown_cells,
+)
 from keras_transformer.data.parallel_text import _as_list, _matching_files
 from keras_transformer.data.text_files import FilePath, Files, _bounded, _iterate_texts
 from keras_transformer.data.tfds import _read_tfds
@@ -104,7 +111,7 @@ def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str
     """Return the column of the texts, and the index of the first row with a text."""
     first = rows[0]
     if isinstance(first, dict):
-        names = [*dict.fromkeys(name for row in rows if isinstance(row, dict) for name in row)]
+        names = _names_of_columns(rows, 0 if wanted else 1)
         return names[_text_column(path, names, wanted)], 0
     if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
         index = int(wanted or 1) - 1

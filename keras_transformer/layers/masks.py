@@ -4,13 +4,19 @@ In every mask True (1) means that a position may be attended to.
 """
 
 import functools
-import warnings
 from numbers import Integral
 from typing import NamedTuple
 
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_position, check_kind, known_sizes, known_values
+from keras_transformer._arguments import (
+    as_boolean,
+    as_position,
+    check_kind,
+    known_sizes,
+    known_values,
+    warn_user,
+)
 from keras_transformer.types import Shape, Tensor
 
 
@@ -186,10 +192,9 @@ def _warn_if_inverted(masks: _Masks) -> bool:
             continue
         is_known = True
         if not seen.any(axis=axis).all():
-            warnings.warn(
+            warn_user(
                 f"`{name}` hides all keys from a query, whose output is then zero. True (1) must mean that "
-                "a query may attend to a key.",
-                stacklevel=2,
+                "a query may attend to a key."
             )
     return is_known
 

@@ -16,6 +16,7 @@ from keras_transformer._arguments import (
     check_token_ids,
     check_width,
     known_values,
+    warn_user,
 )
 from keras_transformer._backend.indexing import gather
 from keras_transformer._backend.random import draw_normal
@@ -136,9 +137,9 @@ class OutputProjection(keras.layers.Layer):
 
     Args:
         vocabulary_size: Number of logits, `v`.
-        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. If you
-            copy only this layer by its config, the copy gets a new embedding. If you copy a model by its
-            config, the projection and the embedding of the copy share one table.
+        embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A copy
+            by `from_config` or `keras.models.clone_model` gets another embedding, with a warning; in saved
+            models, the table stays shared.
         use_bias: Whether to add a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
@@ -228,5 +229,11 @@ class OutputProjection(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "OutputProjection":
+        # Keras numbers shared objects in files only.
+        if config["embedding"] is not None and "shared_object_id" not in config["embedding"]:
+            warn_user(
+                "This copy of an OutputProjection has a new table, which it does not share with an embedding "
+                "layer. To copy a model with a shared table, save and load it."
+            )
         embedding = keras.saving.deserialize_keras_object(config["embedding"])
         return cls(**{**config, "embedding": embedding})

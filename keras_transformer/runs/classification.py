@@ -1,5 +1,6 @@
 """Classification run: labelled texts, one tokenizer, an `EncoderModel`, a `TextClassifier`."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, Literal
@@ -31,6 +32,8 @@ from keras_transformer.tasks import Classification, Classifier, TextClassifier
 from keras_transformer.types import LabelledText
 
 _SEPARATOR = "|"
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class _ClassificationSection(_LabelSection):
@@ -138,6 +141,10 @@ class ClassificationRun(LabelRun):
         given = [output.label if is_single else output.labels for output in outputs]
         # The labels in the order of the model; labels that occur only in these examples follow.
         names = [*outputs[0].probabilities] if outputs else []
+        wanted = {name for each in right for name in ((each,) if isinstance(each, str) else each)}
+        if unknown := sorted(wanted.difference(names)):
+            message = "%d labels of these texts are not labels of the model, which cannot be right: %s"
+            _LOGGER.warning(message, len(unknown), ", ".join(map(repr, unknown[:8])))
         return evaluate_labels(given, right, names), outputs
 
     def source(self, example: LabelledText) -> str:

@@ -12,9 +12,17 @@ from os import PathLike
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_type_hints
 
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
-from keras_transformer._files import as_path, read_file, read_table
+from keras_transformer._files import as_path, expanded, read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
@@ -32,7 +40,7 @@ Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 # Not empty: an unset shell variable must not become the working directory.
-FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$"), AfterValidator(expanded)]
 Files: TypeAlias = FileName | list[FileName]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
@@ -426,6 +434,11 @@ def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
         return f"{table}must be a table of fields. Received: {fault['input']!r}."
     if fault["type"] == "extra_forbidden":
         known = [key for key, option in config.options().items() if {*sections[1:]} & {*option.sections}]
-        return f"{where}unknown field {name!r}. Known fields: {', '.join(known or config.model_fields)}."
+        others = getattr(config.options().get(name), "sections", ())
+        there = [section for section in others if section not in sections]
+        hint = f"It is a field of {' and '.join(f'[{each}]' for each in there)}. " if there else ""
+        return (
+            f"{where}unknown field {name!r}. {hint}Known fields: {', '.join(known or config.model_fields)}."
+        )
     wanted = re.sub("^(Input|String) should", "must", fault["msg"])
     return f"{where}`{name}` {wanted}. Received: {name}={fault['input']!r}."

@@ -46,7 +46,8 @@ def saved_kind(directory: str | Path) -> type[ModelTask]:
     for name, kind in kinds.items():
         if current_path(path, name).is_file():
             return kind
-    raise InputError(f"{path} is not the directory of a model: it has no {' or '.join(kinds)}.")
+    wanted = f"it has no {' or '.join(kinds)}, which a run writes when its training is done"
+    raise InputError(f"{path} is not the directory of a model: {wanted}.")
 
 
 def _kinds(base: type[ModelTask]) -> Iterator[type[ModelTask]]:

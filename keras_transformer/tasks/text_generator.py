@@ -53,9 +53,10 @@ class TextGenerator(SearchTask):
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
     noun: ClassVar[str] = "generator"
     about_outputs: ClassVar[str] = (
-        "An output is the whole text: it begins with its prompt. An empty prompt asks for a text from its\n"
-        "beginning. A score is the log-probability of the tokens after the prompt, divided by the length\n"
-        "penalty of the search. `num_tokens` counts the tokens after the prompt."
+        "An output is the whole text: it begins with its prompt, without the characters that the vocabulary\n"
+        "lacks. An empty prompt asks for a text from its beginning. A score is the log-probability of the\n"
+        "tokens after the prompt, divided by the length penalty of the search. `num_tokens` counts these\n"
+        "tokens."
     )
     # No `align`: there is no source to attend to.
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {

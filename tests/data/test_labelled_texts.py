@@ -73,6 +73,25 @@ def test_folders_are_read_as_keras_does(tmp_path: Path) -> None:
         read_labelled(tmp_path)
 
 
+def test_files_next_to_the_folders_are_no_texts(tmp_path: Path) -> None:
+    for label in ("neg", "pos"):
+        (tmp_path / label).mkdir()
+        written(tmp_path / label, "0.TXT", label)
+    for name in ("urls_pos.txt", "README.txt", "metadata.json"):
+        written(tmp_path, name, "x")
+    assert read_labelled(tmp_path) == [("neg", "neg"), ("pos", "pos")]
+
+
+def test_a_numbered_header_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = ["1,good,pos", "2,bad,neg", "3,fine,pos", "4,poor,neg"]
+    assert len(read_labelled(f"{written(tmp_path, 'a.csv', chr(10).join(rows))}#2,3")) == 4
+    assert caplog.messages == []
+    path = written(tmp_path, "b.csv", "\n".join(["Nr,Text,Kind", *rows]))
+    assert len(read_labelled(f"{path}#2,3")) == 5
+    assert "with the label 'Kind'. If it has names: " in caplog.messages[-1]
+    assert len(read_labelled(f"{path}#Text,Kind")) == 4
+
+
 def test_empty_texts_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

@@ -199,6 +199,15 @@ MESSY = {
         },
         THREE,
     ),
+    "JSON lines with a number": Messy(
+        {"x.jsonl": json_lines(*({"en": a, "fr": b, "similarity": 0.5} for a, b in THREE))}, THREE
+    ),
+    "JSON lines of sums": Messy(
+        {"x.jsonl": json_lines({"source": "1 + 1", "target": 2}, {"source": "2 + 2", "target": 4.0})},
+        [("1 + 1", "2"), ("2 + 2", "4")],
+    ),
+    "JSON lists with a number": Messy({"x.jsonl": b'["1 + 1", 2]\n'}, [("1 + 1", "2")]),
+    "compressed under another name": Messy({"x.tsv": gzip.compress(lines("one\tun"))}, None),
     "several languages": Messy(
         {"x.jsonl": json_lines({"translation": {"en": "one", "de": "eins", "fr": "un"}})}, None
     ),

@@ -74,6 +74,30 @@ def test_columns_of_a_treebank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "texts"),
+    [
+        # MultiCoNER
+        ("x.conll", "# id 1f\tdomain=en\nEU _ _ B\n# _ _ O\n\n# id 2\tdomain=en\nx _ _ O\n", ["EU #", "x"]),
+        ("x.conll", "# id 4\tdomain=en\n# id 5\nEU\tB\n#\tO\n", ["EU #"]),
+        # CoNLL-2012
+        ("x.conll", "#begin document (x); part 000\nEU _ _ _ B\n#end document\n", ["EU"]),
+        ("x.conll", "#a O\n#b B\n", ["#a #b"]),  # words
+        (
+            "x.conllu",
+            (
+                "# text = au parc\n1-2\tau\t_\t_\t_\t_\t_\t_\t_\t_\n1\tà\tà\tADP\t_\t_\t_\t_\t_\t_\n"
+                "2\tle\tle\tDET\t_\t_\t_\t_\t_\t_\n2.1\tnew\t_\t_\t_\t_\t_\t_\t_\t_\n"
+            ),
+            ["à le"],
+        ),
+    ],
+)
+def test_comments_and_what_is_no_word(tmp_path: Path, name: str, content: str, texts: list[str]) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert [" ".join(tokens) for tokens, _ in read_tagged(tmp_path / name)] == texts
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("x.conll", "EU B-ORG\nrejects\n", r"x.conll:2: needs a token and a tag. Received: 'rejects'"),

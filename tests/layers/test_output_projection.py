@@ -44,6 +44,17 @@ def test_a_tied_functional_model_stays_tied_after_reload(tmp_path: Path) -> None
     np.testing.assert_array_equal(array(reloaded(token_ids)), array(model(token_ids)))
 
 
+def test_a_copy_that_is_not_tied_is_told() -> None:
+    embedding = TokenEmbedding(13, 7)
+    inputs = keras.Input((None,), dtype="int32")
+    model = keras.Model(inputs, OutputProjection(13, embedding=embedding)(embedding(inputs)))
+    with pytest.warns(UserWarning, match="does not share with an embedding") as told:
+        copy = keras.models.clone_model(model)
+    assert len(copy.weights) == 2
+    assert [each.filename for each in told] == [__file__]
+
+
+@pytest.mark.filterwarnings("ignore:This copy of an OutputProjection")
 def test_from_config_leaves_the_config_alone() -> None:
     config = OutputProjection(13, embedding=TokenEmbedding(13, 7)).get_config()
     copies = [OutputProjection.from_config(config) for _ in range(2)]

@@ -82,6 +82,7 @@ def test_json_round_trip(tmp_path: Path) -> None:
             "[model]\ndepth = 3\n",
             r"\[model\]: unknown field 'depth'\. Known fields: preset, initial_model, num_heads",
         ),
+        ("epochs = 3\n", r"unknown field 'epochs'\. It is a field of \[training\]\. Known fields: name, "),
         ("[trainning]\n", r"unknown field 'trainning'\. Known fields: name, run_directory, .*, decoding\.$"),
         ('[decoding]\nbeam_size = "4"\n', r"\[decoding\]: `beam_size` must be a valid integer\. .*'4'\.$"),
         (
