@@ -140,12 +140,10 @@ def _show_next(run: "Run", exported: list[Path]) -> None:
 
     if not exported:
         target = Path(run.config.export_directory, run.config.name)
-        command = f"keras-transformer export {run.directory} {target}"
+        command, condition = f"keras-transformer export {run.directory} {target}", ""
         if keras.backend.backend() != "tensorflow":
-            command = f"KERAS_BACKEND=tensorflow {command}"
-        click.echo(
-            f"not exported; export it later, with TensorFlow as the Keras backend: {command}", err=True
-        )
+            command, condition = f"KERAS_BACKEND=tensorflow {command}", ", with Keras on TensorFlow"
+        click.echo(f"not exported; export it later{condition}: {command}", err=True)
         return
     version = shlex.quote(str(exported[0]))
     _show("next:")

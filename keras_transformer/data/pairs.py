@@ -73,7 +73,8 @@ def split_pairs(
     validation = [pair for pair in several if pair[0] in held_out]
     if not train:
         raise InputError(
-            f"No pair is left to train on. Received: {len(several)} pairs, {count} of them for validation."
+            f"No pair is left to train on. Received: {len(several)} pairs, {count} of them for validation, "
+            "with which others of the same source stay together."
         )
     return train, validation
 
