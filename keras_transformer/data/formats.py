@@ -383,8 +383,13 @@ def _parsed(text: str, origin: object) -> Any:
         raise InputError(f"{origin} is not valid JSON: {error}.") from error
 
 
-def _json_cells(value: object, origin: object) -> _Cells:
-    if isinstance(value, list) and all(map(_is_text, value)):
+def _is_text(value: object) -> bool:
+    """Return whether a JSON value is a text: also a number and null, but no list, object, true or false."""
+    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+
+
+def _json_cells(value: object, origin: object, is_cell: Callable[[object], bool] = _is_text) -> _Cells:
+    if isinstance(value, list) and all(map(is_cell, value)):
         return [_json_cell(each) for each in value]
     if not isinstance(value, dict):
         raise InputError(f"{origin} must be a JSON object of texts. Received: {str(value)[:80]!r}.")
@@ -394,12 +399,7 @@ def _json_cells(value: object, origin: object) -> _Cells:
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if _is_text(each)}
-
-
-def _is_text(value: object) -> bool:
-    """Return whether a JSON value is a text: also a number and null, but no list, object, true or false."""
-    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if is_cell(each)}
 
 
 def _json_cell(value: Any) -> str:

@@ -16,6 +16,7 @@ from keras_transformer.data.formats import (
     _ending,
     _is_object_row,
     _json_cell,
+    _json_cells,
     _Layout,
     _names_of_columns,
     _open_json,
@@ -150,17 +151,8 @@ def _is_labelled_row(value: object) -> bool:
 
 
 def _labelled_cells(value: object, origin: object) -> _Cells:
-    if isinstance(value, list):
-        return [_json_cell(each) for each in value]
-    if not isinstance(value, dict):
-        raise InputError(f"{origin} must be a JSON object. Received: {str(value)[:80]!r}.")
-    inner = {
-        f"{name}.{key}": each
-        for name, item in value.items()
-        if isinstance(item, dict)
-        for key, each in item.items()
-    }
-    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if not isinstance(each, dict)}
+    """Return the cells of a JSON row, which may be lists of labels."""
+    return _json_cells(value, origin, lambda each: not isinstance(each, dict))
 
 
 def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:
