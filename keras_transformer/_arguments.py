@@ -25,8 +25,11 @@ from keras import KerasTensor, ops
 from keras_transformer.errors import InputError
 from keras_transformer.types import Pair, Shape, Tensor
 
-# Directories without lines of a user: that of Keras and other installed packages, and this package.
-_NO_USER = (str(Path(keras.__file__).parents[1]) + os.sep, str(Path(__file__).parent) + os.sep)
+# Directories without lines of a user: installed packages, those of Python, and this package.
+_NO_USER = tuple(
+    str(each) + os.sep
+    for each in (Path(keras.__file__).parents[1], Path(os.__file__).parent, Path(__file__).parent)
+)
 
 
 def warn_user(message: str) -> None:
@@ -192,8 +195,8 @@ def check_vectors(shape: Shape) -> None:
     """Raise ValueError for a shape without three axes, such as token ids `(b, t)`."""
     if len(shape) != 3:
         raise ValueError(
-            "`inputs` must be vectors, (b, t, d); token ids go through an embedding first, sequences of "
-            "sequences through `keras.layers.TimeDistributed`. "
+            "`inputs` must be vectors, (b, t, d); token ids go through an embedding first, images through "
+            "`keras.layers.Reshape`, sequences of sequences through `keras.layers.TimeDistributed`. "
             f"Received: shape={tuple(shape)}."
         )
 

@@ -151,17 +151,12 @@ def _wait_for_writer(number: int, path: Path) -> None:
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """Return a path, with `~` expanded; raise `InputError` for an empty one, the working directory."""
+    """Return a path; raise `InputError` for an empty one, which would mean the working directory."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"A path must be a string or a `pathlib.Path`. Received: {path!r:.200}.")
     if "\0" in (text := os.fspath(path)) or not text:
         raise InputError(f"A path must not be empty, and hold no NUL. Received: {text!r}.")
-    return Path(expanded(text))
-
-
-def expanded(name: str) -> str:
-    """Return a name of a file with the home directory in place of `~/`, as a shell writes it."""
-    return str(Path(name).expanduser()) if name == "~" or name.startswith("~/") else name
+    return Path(text)
 
 
 def check_writable(directory: Path) -> None:

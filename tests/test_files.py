@@ -11,7 +11,6 @@ import pytest
 
 from keras_transformer._files import (
     Checksums,
-    as_path,
     atomic_directory,
     atomic_file,
     check_writable,
@@ -22,18 +21,10 @@ from keras_transformer._files import (
     write_file,
 )
 from keras_transformer.errors import InputError
-from keras_transformer.runs import RunConfig
 
 
 def files(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): path.read_text() for path in root.rglob("*") if path.is_file()}
-
-
-def test_the_home_directory_has_a_short_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert as_path("~/x") == tmp_path / "x"
-    assert as_path("~x/x") == Path("~x/x")
-    assert RunConfig().override(run_directory="~/runs").run_directory == str(tmp_path / "runs")
 
 
 def test_written_file_is_read_back(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import Self, TypeVar
+from typing import Literal, Self, TypeVar
 
 import numpy as np
 import tensorflow as tf
@@ -35,8 +35,8 @@ class EncodedTexts:
     labels: tf.RaggedTensor | np.ndarray
     """Token ids to predict, or tag ids, int32 (n, ragged), of the same lengths; or label ids, int32 (n,), or
     float32 (n, c) of zeros and ones."""
-    padding: int = SPECIAL_IDS.pad
-    """Number after the end of a row of `labels`: 0, or -100 for tags."""
+    kind: Literal["texts", "labels", "tags"] = "texts"
+    """What is learned: the texts, a label or labels of each, or the tags of their words."""
     num_dropped: int = 0
     """Number of texts dropped because they were too long. Labelled and tagged texts are truncated instead."""
 
@@ -120,7 +120,7 @@ class EncodedTexts:
         token_ids = _encode_chunks(
             texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
         )
-        return cls(inputs=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
+        return cls(kind="labels", inputs=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
 
     @classmethod
     def encode_tagged(
@@ -161,7 +161,7 @@ class EncodedTexts:
         at = starts + first_pieces.flat_values  # index into the flat token ids
         flat = tf.fill(tf.shape(token_ids.flat_values), NOT_COUNTED)
         flat = tf.tensor_scatter_nd_update(flat, at[:, tf.newaxis], wanted.flat_values)
-        return cls(inputs=token_ids, labels=token_ids.with_flat_values(flat), padding=NOT_COUNTED)
+        return cls(inputs=token_ids, labels=token_ids.with_flat_values(flat), kind="tags")
 
     def __len__(self) -> int:
         return int(self.inputs.nrows())
@@ -171,15 +171,27 @@ class EncodedTexts:
         return np.asarray(self.inputs.row_lengths(), np.int32)[:, np.newaxis]
 
     def _batches(
-        self, tokens_per_batch: int, order: _EpochOrder, weights: Sequence[np.ndarray] = (), *, padded: bool
+        self,
+        kind: str,
+        tokens_per_batch: int,
+        order: _EpochOrder,
+        weights: Sequence[np.ndarray] = (),
+        *,
+        padded: bool,
     ) -> tf.data.Dataset:
-        columns = [tf.constant(each) for each in weights]
+        if self.kind != kind:
+            raise TypeError(f"`EncodedTexts` must be encoded for {kind}. Received: kind={self.kind!r}.")
+        # Captured tensors: arrays would become constants of the graph.
+        labels, *columns = (
+            each if isinstance(each, tf.RaggedTensor) else tf.constant(each)
+            for each in (self.labels, *weights)
+        )
+        padding = NOT_COUNTED if kind == "tags" else SPECIAL_IDS.pad
 
         def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, ...]:
-            inputs, labels = (tf.gather(each, indices) for each in (self.inputs, self.labels))
-            if isinstance(labels, tf.RaggedTensor):
-                labels = pad(labels, self.padding)
-            return pad(inputs, SPECIAL_IDS.pad), labels, *(tf.gather(each, indices) for each in columns)
+            inputs, wanted, *others = (tf.gather(each, indices) for each in (self.inputs, labels, *columns))
+            wanted = pad(wanted, padding) if isinstance(wanted, tf.RaggedTensor) else wanted
+            return pad(inputs, SPECIAL_IDS.pad), wanted, *others
 
         return _in_batches(rows, self.lengths(), tokens_per_batch, order, padded=padded)
 

@@ -102,7 +102,9 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
     """Select source and target from the first rows; raise InputError if they are ambiguous."""
     first = rows[0]
     if isinstance(first, dict):
-        names = _names_of_columns(rows, 0 if wanted else 2)
+        names = _names_of_columns(rows)
+        if wanted is None and source_and_target(names) is None:
+            names = _names_of_columns(rows, of_texts=True)
         source, target = _column_indices(path, names, wanted)
         return _Layout(names[source], names[target])
     numbers = [int(each) - 1 for each in wanted or () if each.isdecimal() and int(each) > 0]
@@ -130,12 +132,22 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
     return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
 
 
-def _names_of_columns(rows: Sequence[_Cells], num_texts: int = 0) -> list[str]:
-    """Return the names in the objects of rows; without those of numbers, if `num_texts` or more are left."""
+def _names_of_columns(rows: Sequence[_Cells], *, of_texts: bool = False) -> list[str]:
+    """Return the names in the objects of rows; with `of_texts`, without those that hold only numbers."""
     objects = [row for row in rows if isinstance(row, dict)]
-    names = [*dict.fromkeys(name for row in objects for name in row)]
-    texts = {name for row in objects for name in row if row[name] and not _NUMBER.fullmatch(row[name])}
-    return [name for name in names if name in texts] if num_texts and len(texts) >= num_texts else names
+    names = dict.fromkeys(name for row in objects for name in row)
+    if of_texts:
+        cells = {name: [row[name] for row in objects if row.get(name)] for name in names}
+        names = {name: None for name in names if not (cells[name] and all(map(_is_number, cells[name])))}
+    return [*names]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _column_indices(path: Path, names: Sequence[str], wanted: tuple[str, str] | None) -> tuple[int, int]:

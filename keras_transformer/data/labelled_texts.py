@@ -121,12 +121,16 @@ def _label_folders(directory: Path) -> list[Path]:
             f"Received: folders {_shown_cells([path.name for path in folders])}."
         )
     # Other files next to the folders are no texts, such as `urls_pos.txt`.
-    return folders if not _tables_in(directory) else []
+    return folders if not _tables_in(directory) and any(map(_text_files, folders)) else []
+
+
+def _text_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.name.lower().endswith(_TEXT_ENDINGS))
 
 
 def _iterate_folders(folders: Sequence[Path]) -> Iterator[Pair]:
     for folder in folders:
-        for path in sorted(path for path in folder.rglob("*") if path.name.lower().endswith(_TEXT_ENDINGS)):
+        for path in _text_files(folder):
             text = "\n".join(_iterate_lines(path)) if path.stat().st_size else ""
             yield text, json.dumps([folder.name])
 
@@ -180,7 +184,9 @@ def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[st
 
 def _warn_of_header(path: Path, rows: Sequence[Sequence[str]], text: int, label: int) -> None:
     """Warn if the label of the first row is the only one that occurs once."""
-    first, *others = (row[label] for row in rows if len(row) > max(text, label))
+    if len(rows[0]) <= max(text, label):
+        return
+    first, *others = (row[label] for row in rows if len(row) > label)
     counts = Counter(others)
     if counts and first not in counts and min(counts.values()) > 1:
         message = "%s: the first row is read as an example, with the label %r. If it has names: %s#%s,%s"

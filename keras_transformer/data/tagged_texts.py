@@ -1,6 +1,7 @@
 """Read tagged texts from CoNLL files and JSON, and find the spans of BIO tags."""
 
 import json
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,8 @@ _COMMENT = re.compile(r"-DOCSTART-|#(begin|end) document|#( [^\t]* = [^\t]*| new
 _NO_WORD, _CONLLU_WIDTH = re.compile(r"\d+[-.]\d+$"), 10
 _PREFIXED = re.compile(r"[BIES]-.")
 
+_LOGGER = logging.getLogger(__name__)
+
 
 class TagSpan(NamedTuple):
     """A tagged span of neighboring tokens, such as a name."""
@@ -50,8 +53,8 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
     In CoNLL files, the token is the first column and the tag the last; in files that end in `.conllu`, the
-    second and the fourth. Comments are skipped: lines that begin with `-DOCSTART-`, or with `#` and have
-    another number of columns than the tokens. So are the lines of CoNLL-U that are no words, such as `1-2`.
+    second and the fourth. Comments are skipped: lines that begin with `-DOCSTART-`, and lines that begin with
+    `# ` unless they have the columns of a token. So are lines of CoNLL-U that are no words, such as `1-2`.
     Files may be compressed (`.gz`) and given as patterns such as `train-*.conll`.
 
     Args:
@@ -89,13 +92,17 @@ def _iterate_tagged(pattern: Path, columns: tuple[str, str] | None) -> Iterator[
 def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
     if columns and not all(each.isdecimal() and int(each) > 0 for each in columns):
         raise InputError(f"{path}: columns of lines are numbers from 1. Received: {','.join(columns)}.")
-    usual = (1, 3) if _ending(path) == ".conllu" else (0, -1)
-    token_at, tag_at = (int(each) - 1 for each in columns) if columns else usual
+    is_conllu = _ending(path) == ".conllu"
     rows: list[tuple[str, str]] = []
-    for number, cells in _without_comments(_iterate_lines(path)):
+    for number, cells in _without_comments(path, _iterate_lines(path)):
+        is_row = is_conllu and len(cells) == _CONLLU_WIDTH
+        usual = (1, 3) if is_row else (0, -1)
+        token_at, tag_at = (int(each) - 1 for each in columns) if columns else usual
         if not cells:
             yield from _tagged_text(rows)
             rows = []
+        elif is_row and _NO_WORD.match(cells[0]):
+            continue
         elif len(cells) < max(2, token_at + 1, tag_at + 1):
             received = "\t".join(cells)[:60]
             raise InputError(f"{path}:{number}: needs a token and a tag. Received: {received!r}.")
@@ -104,26 +111,31 @@ def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator
     yield from _tagged_text(rows)
 
 
-def _without_comments(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _without_comments(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the columns of each line that is no comment; none for an empty line."""
     waiting: list[tuple[int, list[str]]] = []  # lines before the first that shows the number of columns
-    width = None
+    width, num_unusual = None, 0
     for number, line in enumerate(lines, start=1):
-        cells = (line.split("\t") if "\t" in line else line.split()) if line.strip() else []
-        if _COMMENT.match(line) or (len(cells) == _CONLLU_WIDTH and _NO_WORD.match(cells[0])):
+        if _COMMENT.match(line):
             continue
-        waiting.append((number, cells))
-        if cells and not cells[0].startswith("#"):
-            width = width or len(cells)
+        waiting.append((number, (line.split("\t") if "\t" in line else line.split()) if line.strip() else []))
+        if line.strip() and not line.startswith("#"):
+            width = width or len(waiting[-1][1])
         if width is not None:
-            yield from (each for each in waiting if not _is_comment(each[1], width))
+            kept = [each for each in waiting if not _is_comment(each[1], width)]
+            num_unusual += len(waiting) - len(kept)
+            yield from kept
             waiting = []
     yield from waiting
+    if num_unusual:
+        _LOGGER.warning("%s: %d lines that begin with '# ' are read as comments.", path, num_unusual)
 
 
 def _is_comment(cells: list[str], width: int) -> bool:
-    """Return whether a line begins like a comment, and does not have the columns of a token."""
-    return bool(cells) and cells[0].startswith("#") and (len(cells) != width or " " in cells[0].strip())
+    """Return whether a line begins with `# `, and does not have the columns of a token."""
+    if not cells or cells[0].split()[:1] != ["#"]:
+        return False
+    return len(cells) != width or len(cells[0].split()) > 1
 
 
 def _tagged_text(rows: Sequence[tuple[str, str]]) -> Iterator[TaggedText]:

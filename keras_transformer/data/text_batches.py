@@ -61,7 +61,7 @@ def text_dataset(
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if not isinstance(texts, EncodedTexts):
         texts = EncodedTexts.encode(texts, _needed(tokenizer), max_length=max_length, packed=packed)
-    return texts._batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    return texts._batches("texts", tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
 def classification_dataset(
@@ -131,7 +131,7 @@ def classification_dataset(
                 f"Received: class_weight={class_weight!r}, labels of shape {tuple(examples.labels.shape)}."
             )
         weights = [_LabelNumbers(labels=labels).weights(class_weight, examples.labels)]
-    return examples._batches(tokens_per_batch, order, weights, padded=pad_to_bucket_boundary)
+    return examples._batches("labels", tokens_per_batch, order, weights, padded=pad_to_bucket_boundary)
 
 
 def tagging_dataset(
@@ -183,4 +183,4 @@ def tagging_dataset(
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if not isinstance(sentences, EncodedTexts):
         sentences = EncodedTexts.encode_tagged(sentences, _needed(tokenizer), tags, max_length=max_length)
-    return sentences._batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    return sentences._batches("tags", tokens_per_batch, order, padded=pad_to_bucket_boundary)

@@ -111,7 +111,9 @@ def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str
     """Return the column of the texts, and the index of the first row with a text."""
     first = rows[0]
     if isinstance(first, dict):
-        names = _names_of_columns(rows, 0 if wanted else 1)
+        names = _names_of_columns(rows)
+        if not wanted and "text" not in (name.strip().casefold() for name in names):
+            names = _names_of_columns(rows, of_texts=True) or names
         return names[_text_column(path, names, wanted)], 0
     if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
         index = int(wanted or 1) - 1

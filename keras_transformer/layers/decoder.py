@@ -91,8 +91,6 @@ class DecoderLayer(_Block):
     ) -> Tensor:
         """Return the output of a call; add attention scores to `scores`, by name, unless it is None."""
         self.check_encoder_output(encoder_output, cross_attention_mask)
-        if padding_mask is None:
-            padding_mask = getattr(inputs, "_keras_mask", None)
         x = self._as_vectors(inputs, self.self_attention, padding_mask)
 
         # Causal self-attention (b, t, d) -> (b, t, d): a position must not see the token that it predicts

@@ -138,8 +138,8 @@ class OutputProjection(keras.layers.Layer):
     Args:
         vocabulary_size: Number of logits, `v`.
         embedding: `TokenEmbedding` whose table to use. Defaults to None, a separate kernel `(d, v)`. A copy
-            by `from_config` or `keras.models.clone_model` gets another embedding, with a warning; in saved
-            models, the table stays shared.
+            by `from_config` or `keras.models.clone_model` gets another embedding, with a warning; a model
+            from a `.keras` file shares the table again.
         use_bias: Whether to add a bias `(v,)`.
         **kwargs: `name` and `dtype` of a Keras layer.
 
@@ -229,11 +229,11 @@ class OutputProjection(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "OutputProjection":
-        # Keras numbers shared objects in files only.
+        # Keras numbers shared objects only in `.keras` files.
         if config["embedding"] is not None and "shared_object_id" not in config["embedding"]:
             warn_user(
                 "This copy of an OutputProjection has a new table, which it does not share with an embedding "
-                "layer. To copy a model with a shared table, save and load it."
+                "layer of its model, because only a `.keras` file says which layers share a table."
             )
         embedding = keras.saving.deserialize_keras_object(config["embedding"])
         return cls(**{**config, "embedding": embedding})

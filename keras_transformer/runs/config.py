@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from os import PathLike
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, get_type_hints
 
 from keras.optimizers.schedules import CosineDecay, LearningRateSchedule
@@ -22,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from keras_transformer._files import as_path, expanded, read_file, read_table
+from keras_transformer._files import as_path, read_file, read_table
 from keras_transformer.errors import InputError
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.training.schedules import InverseSquareRootSchedule, NoamSchedule
@@ -39,8 +40,15 @@ Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
+
+
+def _expanded(name: str) -> str:
+    """Return a name of a file with the home directory in place of `~/`, as a shell writes it."""
+    return str(Path(name).expanduser()) if name == "~" or name.startswith("~/") else name
+
+
 # Not empty: an unset shell variable must not become the working directory.
-FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$"), AfterValidator(expanded)]
+FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$"), AfterValidator(_expanded)]
 Files: TypeAlias = FileName | list[FileName]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 

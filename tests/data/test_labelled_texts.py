@@ -90,6 +90,8 @@ def test_a_numbered_header_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert len(read_labelled(f"{path}#2,3")) == 5
     assert "with the label 'Kind'. If it has names: " in caplog.messages[-1]
     assert len(read_labelled(f"{path}#Text,Kind")) == 4
+    with pytest.raises(InputError, match="needs 6 columns"):
+        read_labelled(f"{path}#5,6")
 
 
 def test_empty_texts_are_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -207,7 +207,9 @@ MESSY = {
         [("1 + 1", "2"), ("2 + 2", "4")],
     ),
     "JSON lists with a number": Messy({"x.jsonl": b'["1 + 1", 2]\n'}, [("1 + 1", "2")]),
-    "compressed under another name": Messy({"x.tsv": gzip.compress(lines("one\tun"))}, None),
+    "JSON lines of numbers with a kind": Messy(
+        {"x.jsonl": json_lines({"question": "3 + 4?", "answer": "7", "category": "sum"})}, [("3 + 4?", "7")]
+    ),
     "several languages": Messy(
         {"x.jsonl": json_lines({"translation": {"en": "one", "de": "eins", "fr": "un"}})}, None
     ),
@@ -304,6 +306,7 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
             b'{"a": "x", "b": "y"}\n7\n',
             r"x\.jsonl:2 must be a JSON object of texts\. Received: '7'",
         ),
+        ("x.tsv", gzip.compress(b"one\tun\n"), r"x\.tsv: is compressed by gzip. Its name must end in \.gz"),
         ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),
         ("x.jsonl", b'{"a": "x"}\n', r"the names of its columns do not say"),
         ("x.json", b'{"a": [], "b": []}', r"must hold an object of texts on each line"),

@@ -250,10 +250,10 @@ def test_an_epoch_has_the_shapes_that_are_counted(kind: str, tokens_per_batch: i
         encoded = EncodedTexts(inputs=rows, labels=rows)
         dataset = text_dataset(encoded, **options)
     elif kind == "labels":
-        encoded = EncodedTexts(inputs=rows, labels=np.zeros(300, "int32"))
+        encoded = EncodedTexts(inputs=rows, labels=np.zeros(300, "int32"), kind="labels")
         dataset = classification_dataset(encoded, **options)
     else:
-        encoded = EncodedTexts(inputs=rows, labels=rows, padding=-100)
+        encoded = EncodedTexts(inputs=rows, labels=rows, kind="tags")
         dataset = tagging_dataset(encoded, **options)
     found: set[tuple[int, ...]] = set()
     for _ in range(2):
@@ -263,6 +263,13 @@ def test_an_epoch_has_the_shapes_that_are_counted(kind: str, tokens_per_batch: i
             found |= {matrix.shape for matrix in matrices}
     # One for each bucket, and the last batch.
     assert 1 < len(found) <= len({width for _, width in found}) + 1
+
+
+def test_texts_encoded_for_another_dataset() -> None:
+    rows = tf.ragged.constant([[4, 5]], "int32")
+    message = "must be encoded for tags. Received: kind='texts'"
+    with pytest.raises(TypeError, match=message):
+        tagging_dataset(EncodedTexts(inputs=rows, labels=rows))
 
 
 @pytest.mark.parametrize("boundaries", [[], [0, 4], [4, 4], [5, 3]])

@@ -81,7 +81,11 @@ def test_columns_of_a_treebank(tmp_path: Path) -> None:
         ("x.conll", "# id 4\tdomain=en\n# id 5\nEU\tB\n#\tO\n", ["EU #"]),
         # CoNLL-2012
         ("x.conll", "#begin document (x); part 000\nEU _ _ _ B\n#end document\n", ["EU"]),
-        ("x.conll", "#a O\n#b B\n", ["#a #b"]),  # words
+        # Words
+        ("x.conll", "EU NNP B\n#hash O\nx NN O\n", ["EU #hash x"]),
+        ("x.conll", "# B\n#a O\n", ["# #a"]),
+        ("x.conll", f"won{' _' * 8} O\n3-1{' _' * 8} O\n2.5{' _' * 8} B\n", ["won 3-1 2.5"]),
+        ("x.conllu", "EU NNP I-NP B-ORG\n", ["EU"]),
         (
             "x.conllu",
             (
@@ -101,6 +105,7 @@ def test_comments_and_what_is_no_word(tmp_path: Path, name: str, content: str, t
     ("name", "content", "message"),
     [
         ("x.conll", "EU B-ORG\nrejects\n", r"x.conll:2: needs a token and a tag. Received: 'rejects'"),
+        ("x.conll", "EU\tB\n#tag\n", r"x.conll:2: needs a token and a tag. Received: '#tag'"),
         ("x.conll", "EU\t\n", r"x.conll:1: a token and its tag must not be empty. Received: 'EU', ''"),
         ("x.conll", "\n\n", "must have tagged tokens. Received: no token"),
         ("x.conll#token,tag", "EU B-ORG\n", "columns of lines are numbers from 1. Received: token,tag"),

@@ -43,7 +43,7 @@ def test_files_as_people_have_them(name: str, is_packed: bool, tmp_path: Path) -
         ("a.csv#text", 'text\n"one"\ntwo\n'),
         ("a.csv#1", "one\ntwo\n"),
         ("a.jsonl#body", '{"id": "1", "body": "one"}\n{"body": "two", "id": "2"}\n'),
-        ("a.jsonl", '{"number": 1, "body": "one"}\n{"body": "two", "number": 2}\n'),
+        ("a.jsonl", '{"number": "1", "body": "one"}\n{"body": "two", "number": 2}\n'),
         ("a.jsonl#inner.body", '{"inner": {"body": "one"}}\n{"inner": {"body": "two"}}\n'),
     ],
 )

@@ -1,5 +1,6 @@
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 
@@ -53,3 +54,16 @@ def test_scores_of_the_second_layer_follow_the_first(norm_first: bool) -> None:
     of_layer = decoder.layers[1].attention_scores(below, memory, **masks)
     for name, expected in of_layer.items():
         np.testing.assert_allclose(array(scores[f"layer_2/{name}"]), array(expected), atol=1e-6)
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_scores_under_a_keras_mask(norm_first: bool) -> None:
+    decoder, x = Decoder(3, 2, 11, norm_first=norm_first), draw(2, 5, 8)
+    mask = np.array([[0, 0, 1, 1, 1], [1] * 5], bool)
+    decoder(x)
+    expected = decoder.attention_scores(x, padding_mask=mask)
+    masked = keras.ops.convert_to_tensor(x)
+    masked._keras_mask = keras.ops.convert_to_tensor(mask)
+    for name, scores in decoder.attention_scores(masked).items():
+        # Rows of padding differ, because Keras's masks also hide queries.
+        np.testing.assert_allclose(array(scores)[0, :, 2:], array(expected[name])[0, :, 2:], atol=1e-6)

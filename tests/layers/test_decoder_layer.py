@@ -148,13 +148,3 @@ def test_a_memory_of_another_width_is_refused() -> None:
     )
     with pytest.raises(ValueError, match=re.escape(f"{message}2, 3, 9).")):
         layer(x, wider)
-
-
-def test_a_keras_mask_is_a_padding_mask() -> None:
-    layer, x = alone(), draw(2, 5, 8)
-    x = np.where(TARGET[..., None], x, np.nan).astype("float32")
-    expected = array(layer(x, padding_mask=TARGET))
-    masked = keras.ops.convert_to_tensor(x)
-    masked._keras_mask = keras.ops.convert_to_tensor(TARGET.astype(bool))
-    assert np.isfinite(expected).all()
-    np.testing.assert_array_equal(array(layer(masked)), expected)

@@ -62,6 +62,13 @@ def test_a_mark_before_utf_8_is_no_part_of_the_file(tmp_path: Path) -> None:
     assert RunConfig.from_toml(path).name == "größe"
 
 
+def test_the_home_directory_has_a_short_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = RunConfig.from_toml(written(tmp_path, 'run_directory = "~/runs"\n[data]\npairs = "~x/a.csv"\n'))
+    assert config.run_directory == str(tmp_path / "runs")
+    assert config.data.pairs == "~x/a.csv"
+
+
 def test_json_round_trip(tmp_path: Path) -> None:
     config = RunConfig.from_toml(written(tmp_path, TOML))
     assert RunConfig.from_json(config.model_dump_json()) == config
