@@ -132,7 +132,8 @@ def test_token_ids_and_examples_are_refused(make: Any) -> None:
     layer = make(*[1] * (make in (Encoder, Decoder)), 2, 11)
     message = (
         "`inputs` must be vectors, (b, t, d); token ids go through an embedding first, images through "
-        "`keras.layers.Reshape`, sequences of sequences through `keras.layers.TimeDistributed`. Received: shape="
+        "`keras.layers.Reshape`, sequences of sequences through `keras.layers.TimeDistributed`. "
+        "Received: shape="
     )
     ids = (np.ones((2, 6), "int32"), keras.ops.ones((2, 6)), keras.Input((6,), dtype="int32"))
     for inputs in (*ids, np.ones((2, 3, 5, 6), "float32"), keras.Input((3, 5, 6))):
