@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 from keras import tree
+from keras.src.backend import get_keras_mask, set_keras_mask  # no public API has them
 
 from keras_transformer.types import Tensor
 
@@ -65,9 +66,9 @@ def _has_gradient(value: Any) -> bool:
 
 def _copy_mask(value: Tensor, original: Tensor) -> Tensor:
     """Copy the Keras mask of an input to the tensor that replaces it."""
-    mask = getattr(original, "_keras_mask", None)
-    if mask is not None:
-        value._keras_mask = mask
+    # A traced array of JAX has no attributes.
+    if (mask := get_keras_mask(original)) is not None:
+        set_keras_mask(value, mask)
     return value
 
 

@@ -99,6 +99,16 @@ def test_a_layer_alone_keeps_a_keras_mask_and_takes_the_memory_by_name() -> None
     assert_same([each.numpy() for each in found[1]], [each.numpy() for each in found[0]])
 
 
+def test_a_keras_mask_reaches_what_runs_again() -> None:
+    outputs = []
+    for rematerialize in (False, True):
+        keras.utils.set_random_seed(0)
+        layer = kt.layers.EncoderLayer(2, 8, rematerialize=rematerialize)
+        embedded = kt.layers.TokenEmbedding(20, 4)(IDS[1:])
+        outputs.append(keras.ops.convert_to_numpy(keras.ops.stop_gradient(layer(embedded, training=True))))
+    np.testing.assert_allclose(outputs[1], outputs[0], atol=1e-6)
+
+
 @pytest.mark.parametrize("value", [1, "full"])
 def test_another_value_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=rf"`rematerialize` must be .*Received: rematerialize={value!r}"):
@@ -129,9 +139,9 @@ def run(backend: str, *arguments: str, **environment: str) -> str:
 @pytest.mark.backend
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_this_file_on_another_backend(backend: str) -> None:
-    chosen = "masks_are_drawn or saved_model"
+    chosen = "masks_are_drawn or saved_model or reaches"
     output = run(backend, "-m", "pytest", __file__, "-n", "0", "-q", "-m", "not backend", "-k", chosen)
-    assert "5 passed" in output
+    assert "6 passed" in output
 
 
 MEASURE = """
