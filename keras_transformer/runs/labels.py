@@ -3,13 +3,13 @@
 import abc
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import keras
 import numpy as np
 from pydantic import model_validator
 
-from keras_transformer.data import label_names
+from keras_transformer.data import EncodedTexts, label_names
 from keras_transformer.errors import InputError
 from keras_transformer.models import EncoderModel
 from keras_transformer.runs.config import FileName, Fraction, _DataSection, _ModelSection, _TrainingSection
@@ -96,9 +96,9 @@ class LabelRun(RunKind):
 
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return the mistakes and the vocabulary."""
-        training: Any = results.training
+        training = cast(EncodedTexts, results.training)
         [tokenizer], test = results.readers, results.data.test
-        token_ids, lengths = training.token_ids.flat_values.numpy(), training.lengths()[:, 0]
+        token_ids, lengths = training.inputs.flat_values.numpy(), training.lengths()[:, 0]
         texts = [self.source(example) for example in test]
         wrong = self.mistakes(test, results.outputs)
         report: Any = results.report
