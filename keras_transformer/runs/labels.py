@@ -96,7 +96,7 @@ class LabelRun(RunKind):
 
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return the mistakes and the vocabulary."""
-        training = cast(EncodedTexts, results.training)
+        training = cast("EncodedTexts", results.training)
         [tokenizer], test = results.readers, results.data.test
         token_ids, lengths = training.inputs.flat_values.numpy(), training.lengths()[:, 0]
         texts = [self.source(example) for example in test]
