@@ -189,7 +189,10 @@ def _warn_of_header(path: Path, rows: Sequence[Sequence[str]], text: int, label:
     first, *others = (row[label] for row in rows if len(row) > label)
     counts = Counter(others)
     if counts and first not in counts and min(counts.values()) > 1:
-        message = "%s: the first row is read as an example, with the label %r. If it has names: %s#%s,%s"
+        message = (
+            "%s: the first row is read as an example, with the label %r. If it holds the names of the "
+            "columns, select them by name: %s#%s,%s"
+        )
         _LOGGER.warning(message, path, first, path, rows[0][text], first)
 
 

@@ -155,9 +155,8 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
     lines = iter(lambda: readline(_MAX_LINE_BYTES + 1), b"")
     first, is_warned = next(lines, b""), False
     if first.startswith(_GZIP_MARK):
-        raise InputError(
-            f"{path}: is compressed by gzip. Its name must end in .gz, once. Received: {first[:8]!r}."
-        )
+        wanted = "a file that is compressed by gzip must end in .gz, and be compressed once"
+        raise InputError(f"{path}: {wanted}. Received: {first[:8]!r}.")
     if first.startswith(_UTF_16_MARKS) or b"\0" in first[:1000]:
         raise InputError(
             f"{path}: not valid UTF-8 but UTF-16, or no text: iconv -f UTF-16 -t UTF-8 FILE > NEW_FILE. "

@@ -47,7 +47,8 @@ class _Block(keras.layers.Layer):
     """Base of encoder and decoder layers and of their stacks."""
 
     compute: Callable[..., Tensor]
-    """Returns the output of a call, and adds attention scores to the dict `scores` unless it is None."""
+    """Returns the output of a call, and adds attention scores to the dict `scores` unless it is None. It does
+    what Keras's `__call__` leaves to a layer: no casts of the inputs, no rematerialization."""
 
     def __init__(
         self,

@@ -143,7 +143,7 @@ class ClassificationRun(LabelRun):
         names = [*outputs[0].probabilities] if outputs else []
         wanted = {name for each in right for name in ((each,) if isinstance(each, str) else each)}
         if unknown := sorted(wanted.difference(names)):
-            message = "%d labels of these texts are not labels of the model, which cannot be right: %s"
+            message = "%d labels of these texts are unknown to the model, which cannot predict them: %s"
             _LOGGER.warning(message, len(unknown), ", ".join(map(repr, unknown[:8])))
         return evaluate_labels(given, right, names), outputs
 

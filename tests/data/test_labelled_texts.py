@@ -88,7 +88,7 @@ def test_a_numbered_header_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert caplog.messages == []
     path = written(tmp_path, "b.csv", "\n".join(["Nr,Text,Kind", *rows]))
     assert len(read_labelled(f"{path}#2,3")) == 5
-    assert "with the label 'Kind'. If it has names: " in caplog.messages[-1]
+    assert "with the label 'Kind'. If it holds the names of the columns, " in caplog.messages[-1]
     assert len(read_labelled(f"{path}#Text,Kind")) == 4
     with pytest.raises(InputError, match="needs 6 columns"):
         read_labelled(f"{path}#5,6")

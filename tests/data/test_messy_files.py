@@ -306,7 +306,11 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
             b'{"a": "x", "b": "y"}\n7\n',
             r"x\.jsonl:2 must be a JSON object of texts\. Received: '7'",
         ),
-        ("x.tsv", gzip.compress(b"one\tun\n"), r"x\.tsv: is compressed by gzip. Its name must end in \.gz"),
+        (
+            "x.tsv",
+            gzip.compress(b"one\tun\n"),
+            r"x\.tsv: a file that is compressed by gzip must end in \.gz",
+        ),
         ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),
         ("x.jsonl", b'{"a": "x"}\n', r"the names of its columns do not say"),
         ("x.json", b'{"a": [], "b": []}', r"must hold an object of texts on each line"),
