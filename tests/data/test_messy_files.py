@@ -308,7 +308,7 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
         ),
         (
             "x.tsv",
-            gzip.compress(b"one\tun\n"),
+            gzip.compress(b"one\tun\n", mtime=0),
             r"x\.tsv: a file that is compressed by gzip must end in \.gz",
         ),
         ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),
