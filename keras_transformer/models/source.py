@@ -60,6 +60,11 @@ class _Source(abc.ABC):
 
     def complete(self, inputs: Inputs, mask: Tensor | None, names: set[str]) -> Inputs:
         """Return the inputs with an omitted mask filled in; `names` are the model's input names."""
+        if len(names - {self.mask_name}) > 1 and not isinstance(inputs, dict):
+            # A list does not say which of its items is the source.
+            raise ValueError(
+                f"`inputs` must be a dict with the keys {sorted(names)}. Received: {type(inputs).__name__}."
+            )
         # A dict holds Keras's masks of several inputs; these are read from the inputs below.
         if mask is not None and not isinstance(mask, dict):
             if isinstance(inputs, dict):

@@ -188,6 +188,10 @@ def test_wrong_inputs() -> None:
     # A mask that the model has no place for is refused, not dropped.
     with pytest.raises(ValueError, match=re.escape("must have the keys ['decoder_token_ids', 'encoder_tok")):
         ids({"encoder_token_ids": TARGET, "decoder_token_ids": TARGET, "encoder_padding_mask": TARGET})
+    ids.compile("adam", "sparse_categorical_crossentropy")
+    for use in (ids, ids.predict, lambda pair: ids.fit(pair, TARGET, verbose=0)):
+        with pytest.raises(ValueError, match=re.escape("'encoder_token_ids']. Received: tuple.")):
+            use((TARGET, TARGET))
     with pytest.raises(ValueError, match=r"'encoder_features'.*found shape=\(2, 7, 3\)"):
         model(inputs(FRAMES[..., :3]))
     for shape in [(2, 4), (2, 3, 4), (5,)]:
