@@ -9,5 +9,9 @@ class InputError(ValueError):
     """
 
 
+class NoSplitError(InputError):
+    """A dataset has no split of the given name."""
+
+
 class ExportError(RuntimeError):
     """An export failed its verification: an operation, a signature or an output is not as expected."""

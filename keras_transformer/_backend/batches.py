@@ -9,27 +9,33 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-def share_rows(dataset: "tf.data.Dataset", num_shards: int, shard: int | None = None) -> "tf.data.Dataset":
+def share_rows(
+    dataset: "tf.data.Dataset",
+    num_shards: int,
+    shard: int | None = None,
+    ignored_label: int | None = SPECIAL_IDS.pad,
+) -> "tf.data.Dataset":
     """Split the rows of each batch evenly among devices or processes.
 
-    Each batch is first padded with rows of padding to a multiple of `num_shards`. These rows contain no
-    tokens, so they change neither loss nor gradients: `training.MaskedCrossentropy` is a mean over real
-    tokens. All processes must read the same batches, so that all pad equally.
+    Each batch is first padded with rows to a multiple of `num_shards`. These rows change neither loss nor
+    gradients: they have the label that a mean over tokens ignores, or for a mean over rows the weight 0. All
+    processes must read the same batches, so that all pad equally.
 
     Args:
-        dataset: Nested integers (b, t), and weights (b,).
+        dataset: Inputs, labels and perhaps weights (b,), each nested with rows on the first axis.
         num_shards: Number of devices or processes that share a batch.
         shard: Index of the shard to keep. Defaults to None, all rows.
+        ignored_label: Label that the loss ignores. If None, weights are added to batches without weights.
 
     Returns:
-        A dataset of the same structure.
+        A dataset of the same structure, with weights if `ignored_label` is None.
     """
     import tensorflow as tf
 
-    def share(rows: tf.Tensor) -> tf.Tensor:
+    def share(rows: tf.Tensor, padding: int = SPECIAL_IDS.pad) -> tf.Tensor:
         missing = -tf.shape(rows)[0] % num_shards
-        padding = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
-        rows = tf.pad(rows, padding, constant_values=tf.cast(SPECIAL_IDS.pad, rows.dtype))
+        paddings = [[0, missing], *[[0, 0]] * (rows.shape.rank - 1)]
+        rows = tf.pad(rows, paddings, constant_values=tf.cast(padding, rows.dtype))
         if shard is None:
             return rows
         size = tf.shape(rows)[0] // num_shards
@@ -37,8 +43,18 @@ def share_rows(dataset: "tf.data.Dataset", num_shards: int, shard: int | None = 
 
     @tf.autograph.experimental.do_not_convert
     def share_batch(*batch: Any) -> Any:
-        # A batch that is not a tuple is the only argument.
-        return tf.nest.map_structure(share, batch if len(batch) > 1 else batch[0])
+        if len(batch) == 1:  # inputs only
+            return tf.nest.map_structure(share, batch[0])
+        inputs, labels, *weights = batch
+        if ignored_label is None:
+            num_rows = tf.shape(tf.nest.flatten(labels)[0])[0]
+            # Keras divides by the number of rows, with those of padding.
+            factor = (num_rows + -num_rows % num_shards) / num_rows
+            weights = weights or [tf.ones([num_rows])]
+            weights = [each * tf.cast(factor, each.dtype) for each in weights]
+        inputs, weights = tf.nest.map_structure(share, (inputs, weights))
+        labels = tf.nest.map_structure(lambda rows: share(rows, ignored_label or 0), labels)
+        return inputs, labels, *weights
 
     return dataset.map(share_batch)
 

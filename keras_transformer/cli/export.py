@@ -91,8 +91,8 @@ def export(
     with loading(path):
         from keras_transformer import export as exports
         from keras_transformer.runs import Run
-        from keras_transformer.tasks import Translator, load_task
-    task = load_task(path)
+        from keras_transformer.tasks import ModelTask, Translator
+    task = ModelTask.load(path)
     if examples and task.source.name != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(path)

@@ -7,7 +7,7 @@ from keras_transformer.cli.options import ModelChoice
 from keras_transformer.decoding import BeamSearch, GreedySearch
 from keras_transformer.errors import InputError
 from keras_transformer.export import served_kind
-from keras_transformer.tasks import ModelTask, SearchTask, Task, saved_kind
+from keras_transformer.tasks import ModelTask, SearchTask, Task
 
 _Task = TypeVar("_Task", bound=Task)
 
@@ -36,7 +36,7 @@ def open_model(
 
 def model_kind(choice: ModelChoice) -> type[Task]:
     """Return the task class of a model without loading it."""
-    return served_kind(choice.path) if choice.is_export else saved_kind(choice.path)
+    return served_kind(choice.path) if choice.is_export else ModelTask.kind_of(choice.path)
 
 
 def change_search(translator: Task, beam_size: int | None, length_penalty: float | None) -> None:

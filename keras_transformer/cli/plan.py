@@ -93,12 +93,12 @@ def plan(
     check_files(config)
     with loading(*filter(None, [model])):
         from keras_transformer.models import CausalLM, EncoderModel
-        from keras_transformer.tasks import load_task
+        from keras_transformer.tasks import ModelTask
         from keras_transformer.training import memory_plan
     planned = (
         _new_model(config, given, vocabulary_size or _VOCABULARY_SIZE)
         if model is None
-        else load_task(model).model
+        else ModelTask.load(model).model
     )
     lengths = {
         "source_length": None if isinstance(planned, CausalLM) else source_length,

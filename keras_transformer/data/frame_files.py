@@ -208,7 +208,7 @@ def _without_objects(path: Path, archive: Any, name: str) -> Any:
 
 
 def _split_features(
-    path: Path, features: Any, lengths: Any = None, padding_mask: Any = None, **others: Any
+    path: Path, /, features: Any, lengths: Any = None, padding_mask: Any = None, **others: Any
 ) -> list[Any]:
     """Split a single array into the frames of each example."""
     if others:

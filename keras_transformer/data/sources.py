@@ -9,7 +9,7 @@ from keras_transformer.data.pairs import _drop_empty_pairs
 from keras_transformer.data.parallel_text import ENDINGS, _find_shards, split_columns
 from keras_transformer.data.text_files import FilePath, Files, _bounded
 from keras_transformer.data.tfds import _read_tfds
-from keras_transformer.errors import InputError
+from keras_transformer.errors import InputError, NoSplitError
 from keras_transformer.types import Pair
 
 if TYPE_CHECKING:
@@ -19,10 +19,9 @@ _NUM_DATES = {"train": 50_000, "validation": 2_000, "test": 2_000}
 
 
 def read_pairs(
-    origin: FilePath | tuple[Files, Files],
+    origin: Files | tuple[Files, Files],
     split: str = "train",
     *,
-    optional: bool = False,
     num_pairs: int | None = None,
     further_targets: bool = False,
     seed: int = 0,
@@ -49,10 +48,8 @@ def read_pairs(
     a line. TFDS downloads a dataset on first use.
 
     Args:
-        origin: A path, a pair of paths or a name, as in the table above.
+        origin: A path, a list of paths, a pair of paths or a name, as in the table above.
         split: `"train"`, `"validation"`, `"test"`, or a split of the TFDS dataset. Ignored for files.
-        optional: Whether to return an empty list instead of raising if the origin has no such split. If True,
-            files return an empty list, too.
         num_pairs: Maximum number of pairs; the first ones are returned. For `dates`, the number to generate.
             Defaults to all; for `dates` to 50,000 for training and 2,000 otherwise.
         further_targets: Whether columns after the second are further targets, such as alternative
@@ -64,20 +61,23 @@ def read_pairs(
         The pairs in order, without pairs that have an empty side.
 
     Raises:
-        InputError: If the origin is not one of the table, cannot be read, or has no pairs with text.
+        InputError: If the origin is not one of the table, cannot be read, or has no pairs with text;
+            `NoSplitError` if a dataset has no such split.
         ValueError: If `num_pairs` is not positive.
     """
     if num_pairs is not None:
         check_positive(num_pairs=num_pairs)
     if isinstance(origin, tuple):
-        return [] if optional else _read_files(*origin)[:num_pairs]
+        return _read_files(*origin)[:num_pairs]
+    if not isinstance(origin, str | os.PathLike):
+        return _read_files(origin, further_targets=further_targets)[:num_pairs]
     spec = os.fspath(origin)
     if spec == "dates":
-        return _read_dates(split, num_pairs, seed, optional=optional)
+        return _read_dates(split, num_pairs, seed)
     if spec.startswith("tfds:"):
-        return _read_tfds_pairs(spec, split, data_dir, optional=optional)[:num_pairs]
+        return _read_tfds_pairs(spec, split, data_dir)[:num_pairs]
     if spec and ((path := split_columns(spec)[0]).is_dir() or _is_of_pairs(path.name)):
-        return [] if optional else _read_files(origin, further_targets=further_targets)[:num_pairs]
+        return _read_files(origin, further_targets=further_targets)[:num_pairs]
     wanted = f"`dates`, `tfds:NAME`, a file ending in {ENDINGS}, or a directory"
     raise InputError(f"Pairs must be {wanted}. Received: {spec!r}.")
 
@@ -91,18 +91,16 @@ def _read_files(source: Files, target: Files | None = None, *, further_targets: 
     return _drop_empty_pairs(_bounded(pairs, name), name)
 
 
-def _read_dates(split: str, num_pairs: int | None, seed: int, *, optional: bool) -> list[Pair]:
+def _read_dates(split: str, num_pairs: int | None, seed: int) -> list[Pair]:
     # Imported here, because it needs `babel`, an optional dependency.
     from keras_transformer.data.dates import _generate_dates
 
     if split in _NUM_DATES:
         return _generate_dates(num_pairs or _NUM_DATES[split], seed=seed, split=split)
-    if optional:
-        return []
-    raise InputError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")
+    raise NoSplitError(f"The split of `dates` must be one of {', '.join(_NUM_DATES)}. Received: {split!r}.")
 
 
-def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[Pair]:
+def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None) -> list[Pair]:
     name, separator, direction = spec.removeprefix("tfds:").partition("#")
     languages = tuple(direction.split(",")) if separator else ()
     if not name or len(languages) not in (0, 2):
@@ -118,7 +116,5 @@ def _read_tfds_pairs(spec: str, split: str, data_dir: FilePath | None, *, option
             )
         return keys
 
-    rows = _read_tfds(name, split, choose, data_dir, optional=optional)
-    if rows is None:
-        return []
+    rows = _read_tfds(name, split, choose, data_dir)
     return _drop_empty_pairs([(source, target) for source, target in rows], f"tfds:{name}")

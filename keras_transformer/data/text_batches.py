@@ -86,7 +86,8 @@ def classification_dataset(
     Args:
         examples: Pairs `(text, label)`, such as `read_labelled` returns, or `EncodedTexts`.
         tokenizer: Tokenizer of the model. Ignored for `EncodedTexts`.
-        labels: Names of the labels. The id of a label is its index.
+        labels: Names of the labels. The id of a label is its index. With `EncodedTexts`, only needed for
+            `class_weight`.
         multi_label: Whether a text may have any number of labels. If True, examples are pairs `(text, names)`
             with a tuple or list of label names.
         class_weight: Weight of the examples of each label, such as `{"spam": 5.0}`; other labels have weight

@@ -29,9 +29,7 @@ _LOGGER = logging.getLogger(__name__)
 _SAMPLE_SIZE = 1000
 
 
-def read_texts(
-    origin: Files, split: str = "train", *, optional: bool = False, data_dir: FilePath | None = None
-) -> list[str]:
+def read_texts(origin: Files, split: str = "train", *, data_dir: FilePath | None = None) -> list[str]:
     """Read texts for a language model.
 
     | origin | texts |
@@ -46,15 +44,14 @@ def read_texts(
     Args:
         origin: A path or a name, as in the table above, or a list of them.
         split: Split of the TFDS dataset. Ignored for files.
-        optional: Whether to return an empty list instead of raising if the origin has no such split. If True,
-            files return an empty list, too.
         data_dir: Directory of prepared TFDS datasets. Defaults to that of TFDS.
 
     Returns:
         The texts in order.
 
     Raises:
-        InputError: If a file cannot be read, has no text, or its text column is ambiguous.
+        InputError: If a file cannot be read, has no text, or its text column is ambiguous; `NoSplitError` if
+            a dataset has no such split.
 
     Example:
         ```python
@@ -65,8 +62,8 @@ def read_texts(
     for name in _as_list(origin):
         spec = os.fspath(name)
         if spec.startswith("tfds:"):
-            texts += _read_tfds_texts(spec, split, data_dir, optional=optional)
-        elif not optional:
+            texts += _read_tfds_texts(spec, split, data_dir)
+        else:
             path, column = _split_column(spec)
             for each in _matching_files(path):
                 texts += _bounded(_iterate_column(each, column), each)
@@ -117,7 +114,8 @@ def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str
         return names[_text_column(path, names, wanted)], 0
     if (wanted.isdecimal() and int(wanted) > 0) or (not wanted and len(first) == 1):
         index = int(wanted or 1) - 1
-        is_name = first[index : index + 1] == ["text"] or (len(first) > 1 and is_header(first))
+        is_named = any(cell.strip().casefold() == "text" for cell in first[index : index + 1])
+        is_name = is_named or (len(first) > 1 and is_header(first))
         return index, int(is_name)
     return _text_column(path, first, wanted), 1
 
@@ -134,7 +132,7 @@ def _text_column(path: Path, names: Sequence[str], wanted: str) -> int:
     )
 
 
-def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None, *, optional: bool) -> list[str]:
+def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None) -> list[str]:
     name, _, feature = spec.removeprefix("tfds:").partition("#")
 
     def choose(texts: list[str], _info: "DatasetInfo") -> list[str]:
@@ -143,4 +141,4 @@ def _read_tfds_texts(spec: str, split: str, data_dir: FilePath | None, *, option
             raise InputError(f"tfds:{name}#FEATURE must name a text. Received: {spec!r}, its texts={texts}.")
         return wanted
 
-    return [text for (text,) in _read_tfds(name, split, choose, data_dir, optional=optional) or []]
+    return [text for (text,) in _read_tfds(name, split, choose, data_dir)]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_transformer.data.text_files import FilePath
-from keras_transformer.errors import InputError
+from keras_transformer.errors import InputError, NoSplitError
 
 if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetInfo
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 _Choose: TypeAlias = Callable[[list[str], "DatasetInfo"], Sequence[str]]
 
 
-def _read_tfds(
-    name: str, split: str, choose: _Choose, data_dir: FilePath | None, *, optional: bool
-) -> list[tuple[str, ...]] | None:
-    """Return text features of each row of a split; None if there is no such split and it is `optional`.
+def _read_tfds(name: str, split: str, choose: _Choose, data_dir: FilePath | None) -> list[tuple[str, ...]]:
+    """Return text features of each row of a split; raise NoSplitError if there is no such split.
 
     `choose` receives the names of all text features and returns those to read. It is called before the
     download.
@@ -30,8 +28,11 @@ def _read_tfds(
         texts = [key for key, feature in features if isinstance(feature, tfds.features.Text)]
         chosen = choose(texts, builder.info)
         builder.download_and_prepare()
-        if optional and split not in builder.info.splits:
-            return None
+        splits = builder.info.splits
+        if split.isidentifier() and split not in splits:
+            raise NoSplitError(
+                f"Cannot load tfds:{name}, split {split!r}: it must be one of {', '.join(splits)}."
+            )
         dataset = builder.as_dataset(split=split)
     except InputError:
         raise

@@ -100,13 +100,7 @@ def generate(
     check_kind(Search, search=search)
     check_flags(score_prefix=score_prefix)
     check_positive(max_length=max_length, initial_cache_length=initial_cache_length)
-    inputs, padding_mask = _split_inputs(model, inputs, padding_mask)
-    inputs = _checked_inputs(model, inputs, max_length)
-    embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
-    if prefix_ids is not None:
-        prefix_ids = ops.convert_to_tensor(prefix_ids)
-        if embedding is not None:
-            check_token_ids(prefix_ids, embedding.vocabulary_size, "prefix_ids")
+    inputs, padding_mask, prefix_ids = _prepared(model, inputs, padding_mask, prefix_ids, max_length)
     batch_size, length = (size or 1 for size in known_sizes(inputs.shape[:2]))
     for each in getattr(model, "members", (model,)):  # of an ensemble
         if hasattr(each, "config"):
@@ -156,6 +150,24 @@ def _split_inputs(
             f"`padding_mask` must be given once. Received: padding_mask, and {mask[0]} in `inputs`."
         )
     return inputs[source], padding_mask if given is None else given
+
+
+def _prepared(
+    model: _DecodableModel,
+    inputs: Tensor,
+    padding_mask: Tensor | None,
+    prefix_ids: Tensor | None,
+    max_length: int,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Return the checked source, its padding mask and the prefixes."""
+    inputs, padding_mask = _split_inputs(model, inputs, padding_mask)
+    inputs = _checked_inputs(model, inputs, max_length)
+    embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
+    if prefix_ids is not None:
+        prefix_ids = ops.convert_to_tensor(prefix_ids)
+        if embedding is not None:
+            check_token_ids(prefix_ids, embedding.vocabulary_size, "prefix_ids")
+    return inputs, padding_mask, prefix_ids
 
 
 def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> Tensor:
@@ -253,7 +265,7 @@ def stream_tokens(
         inputs: Tensor, prefix_ids: Tensor | None = None, padding_mask: Tensor | None = None
     ) -> Iterator[np.ndarray]:
         """Yield the next token of each row until every row has ended."""
-        inputs = _checked_inputs(model, inputs, max_length)
+        inputs, padding_mask, prefix_ids = _prepared(model, inputs, padding_mask, prefix_ids, max_length)
         if next_state is advance:  # not compiled, so the step can be kept
             step, cache = prepare(inputs, padding_mask)
         else:

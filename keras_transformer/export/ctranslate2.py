@@ -74,7 +74,7 @@ def export_ctranslate2(
     check_positive(num_positions=num_positions)
     if directory.exists():
         raise InputError(f"Cannot write {directory}: it already exists.")
-    translator = model if isinstance(model, Translator) else None
+    translator: Translator | None = model if isinstance(model, Translator) else None
     transformer = _supported(model.model if isinstance(model, Translator) else model)
     if translator is not None:
         lengths = translator.max_source_length, translator.max_target_length

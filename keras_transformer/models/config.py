@@ -99,7 +99,8 @@ class _ModelConfig(LayerConfig):
         key_dim = self.head_dim or self.hidden_dim // self.num_heads
         num_logits = options.get("target_vocabulary_size") or options.get("vocabulary_size") or 1
         # A lower bound: logits and ids of each hypothesis, keys and values of one head, the sources.
-        per_hypothesis = num_logits + max_length + 2 * self.num_layers * key_dim * cache_length
+        depth = options.get("num_decoder_layers") or self.num_layers
+        per_hypothesis = num_logits + max_length + 2 * depth * key_dim * cache_length
         numbers = batch_size * (beam_size * per_hypothesis + source_length * self.hidden_dim)
         check_memory(4 * numbers, beam_size=beam_size, source_length=source_length, max_length=max_length)
 

@@ -47,6 +47,11 @@ class ConfiguredModel(keras.Model):
         return self.config.max_length
 
     @property
+    def max_source_length(self) -> int | None:
+        """Maximum length of a source or prompt; None without learned positions."""
+        return self.max_length
+
+    @property
     def is_quantized(self) -> bool:
         """Whether the model is quantized."""
         return bool(self._quantized())

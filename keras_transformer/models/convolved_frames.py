@@ -13,6 +13,8 @@ from keras_transformer.types import Config, Shape, Tensor
 class _ConvolvedFrames(_FrameSource):
     """Source of frames `(b, s, w)` that two convolutions map to half as many vectors."""
 
+    stride = 2
+
     def make_layer(self, config: _ModelConfig, dtype: object) -> keras.layers.Layer:
         return FrameConvolutions(config.hidden_dim, dtype=dtype, name=self.layer)
 
@@ -20,7 +22,7 @@ class _ConvolvedFrames(_FrameSource):
         self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         # The second convolution, of stride 2, is centered at every second frame.
-        return layer(values, padding_mask), padding_mask[:, ::2]
+        return layer(values, padding_mask), padding_mask[:, :: self.stride]
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

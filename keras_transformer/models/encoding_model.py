@@ -28,6 +28,17 @@ class _EncodingModel(ConfiguredModel):
 
     _source: _Source
 
+    @property
+    def max_source_length(self) -> int | None:
+        """Maximum number of tokens or frames of a source; None without learned positions."""
+        positions = self.config.options().get("max_source_positions") or self.max_length
+        return None if positions is None else positions * self.source_stride
+
+    @property
+    def source_stride(self) -> int:
+        """Number of tokens or frames for each vector of the encoder's output."""
+        return self._source.stride
+
     def _complete(self, inputs: Inputs, mask: Tensor | None = None) -> Inputs:
         return self._source.complete(inputs, mask, {tensor.name for tensor in self.inputs})
 

@@ -79,6 +79,17 @@ class Ensemble(keras.Model):
         return min((model.max_length for model in self.members if model.max_length is not None), default=None)
 
     @property
+    def max_source_length(self) -> int | None:
+        """Maximum length of a source that all models read; None without learned positions."""
+        limits = (model.max_source_length for model in self.members)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def source_stride(self) -> int:
+        """Number of tokens or frames for each vector of the first model's encoder."""
+        return self.members[0].source_stride
+
+    @property
     def source_embedding(self) -> keras.layers.Layer:
         """Source embedding of the first model; all models have the same vocabulary."""
         return self.members[0].source_embedding

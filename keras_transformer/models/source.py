@@ -18,6 +18,8 @@ class _Source(abc.ABC):
     """Name of the values among the model's inputs, without prefix."""
     layer: ClassVar[str]
     """Attribute name of the layer that maps values to vectors."""
+    stride: ClassVar[int] = 1
+    """Number of values for each vector."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix  # of input names

@@ -28,7 +28,7 @@ class _NamedPieceTokenizer(AdaptedTokenizer):
 
     spec: Spec
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         # Not KerasHub's layer, which decodes only ids.
         from tensorflow_text import SentencepieceTokenizer
 
@@ -67,7 +67,7 @@ class _ByteTokenizer(AdaptedTokenizer):
     kind: ClassVar[str] = "bytes"
     needs_tensorflow_text = False
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         self._offset = self.spec.pieces.index("\0")
 
     def split(self, texts: tf.Tensor) -> tf.RaggedTensor:

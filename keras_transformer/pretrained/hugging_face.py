@@ -210,7 +210,7 @@ def read_tokenizers(
     """Load the tokenizers of a pretrained model.
 
     The tokenizers split texts like the original, with TensorFlow graph operations. You can save them, load
-    them with `text.load_tokenizer` and export them like all tokenizers. **Their ids differ from the
+    them with `text.Tokenizer.load` and export them like all tokenizers. **Their ids differ from the
     original ids**, as with `text.as_tokenizer`: `Tokenizer.original_ids` maps each id to the original id, so
     that you can reorder the rows of an embedding. Both tokenizers have a token for every id of the model.
 

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 import keras
@@ -20,16 +19,15 @@ from keras_transformer.runs.config import (
     FileName,
     RunConfig,
 )
-from keras_transformer.runs.kind import Progress, Readers
+from keras_transformer.runs.kind import ProgressBar, Readers
 from keras_transformer.runs.labels import (
-    _BATCH_SIZE,
     LabelRun,
     _EncoderSection,
     _LabelSection,
     _LabelTraining,
 )
 from keras_transformer.tasks import Classification, Classifier, TextClassifier
-from keras_transformer.types import LabelledText
+from keras_transformer.types import LabelledText, Progress
 
 _SEPARATOR = "|"
 
@@ -78,18 +76,16 @@ class ClassificationRun(LabelRun):
     template = "classification.html"
     config: ClassificationConfig
 
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
         """Read labelled texts."""
-        return [] if optional else read_labelled(origin, multi_label=self.config.data.multi_label)
+        return read_labelled(origin, multi_label=self.config.data.multi_label)
 
     def describe(self, example: LabelledText) -> str:
         """Return the label and the beginning of a text."""
         return f"{_shown(example[1])}  ←  {' '.join(example[0].split())[:120]}"
 
     def encode(
-        self, examples: Sequence[LabelledText], readers: Readers, progress: Progress | None
+        self, examples: Sequence[LabelledText], readers: Readers, progress: ProgressBar | None
     ) -> EncodedTexts:
         """Tokenize texts and number their labels."""
         [tokenizer], data = readers, self.config.data
@@ -122,21 +118,17 @@ class ClassificationRun(LabelRun):
             model, tokenizer, self.labels, multi_label=data.multi_label, max_length=data.max_length
         )
 
-    def score(
-        self,
-        task: Classifier,
-        examples: Sequence[LabelledText],
-        *,
-        batch_size: int | None = None,
-        unique: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[LabelReport, list[Classification]]:
-        """Classify the texts and score the labels."""
-        several = [*dict.fromkeys(examples)] if unique else examples
-        with progress(len(several), "scoring") if progress else nullcontext() as advance:
-            texts = [text for text, _ in several]
-            outputs = task.classify(texts, batch_size=batch_size or _BATCH_SIZE, progress=advance)
-        right = [label for _, label in several]
+    def outputs(
+        self, task: Classifier, examples: Sequence[LabelledText], batch_size: int, advance: Progress | None
+    ) -> list[Classification]:
+        """Classify the texts."""
+        return task.classify([text for text, _ in examples], batch_size=batch_size, progress=advance)
+
+    def report(
+        self, task: Classifier, examples: Sequence[LabelledText], outputs: Sequence[Classification]
+    ) -> LabelReport:
+        """Score the labels."""
+        right = [label for _, label in examples]
         is_single = all(isinstance(label, str) for label in right)
         given = [output.label if is_single else output.labels for output in outputs]
         # The labels in the order of the model; labels that occur only in these examples follow.
@@ -145,7 +137,7 @@ class ClassificationRun(LabelRun):
         if unknown := sorted(wanted.difference(names)):
             message = "%d labels of these texts are unknown to the model, which cannot predict them: %s"
             _LOGGER.warning(message, len(unknown), ", ".join(map(repr, unknown[:8])))
-        return evaluate_labels(given, right, names), outputs
+        return evaluate_labels(given, right, names)
 
     def source(self, example: LabelledText) -> str:
         """Return the text."""

@@ -35,8 +35,8 @@ Value: TypeAlias = str | int | float | bool | list[str]
 CHECKSUMS = "checksums"
 _MAX_TOML = 2**20  # bytes
 
-# NumPy's generators take 32-bit seeds.
-Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**32)]
+# As for every seed of this package.
+Seed: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
 Fraction: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Weight: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]

@@ -13,7 +13,7 @@ from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pa
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind
+from keras_transformer.runs.kind import ProgressBar, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.translation import TranslationRun
 from keras_transformer.runs.translation_options import _DecodingSection, _TranslationTraining
@@ -92,11 +92,9 @@ class FrameRun(TranslationRun):
         frames = getattr(data, f"{prefix}frames")
         return None if frames is None else (frames, getattr(data, f"{prefix}targets"))
 
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
         """Read frames and their targets."""
-        return [] if optional else [*read_frame_pairs(*origin)]
+        return [*read_frame_pairs(*origin)]
 
     def key(self, example: _Pair) -> str:
         """Return a checksum of the frames."""
@@ -119,7 +117,7 @@ class FrameRun(TranslationRun):
         tokenizer = self.new_tokenizer(targets, choose_kind(self.config.vocabulary.kind, targets, targets))
         return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
 
-    def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedFrames:
+    def encode(self, examples: Any, readers: Readers, progress: ProgressBar | None) -> EncodedFrames:
         """Normalize frames and tokenize targets."""
         source, target = self._limits
         return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
@@ -137,6 +135,10 @@ class FrameRun(TranslationRun):
             target_vocabulary_size=tokenizer.vocabulary_size,
         )
         return Transformer(**known.options(), dtype=dtype)
+
+    def checked(self, examples: Sequence[_Pair]) -> list[_Pair]:
+        """Return the examples."""
+        return [*examples]
 
     def source(self, example: _Pair) -> list[list[float]]:
         """Return frames as nested lists of numbers."""

@@ -21,11 +21,11 @@ from keras_transformer.runs.config import (
     _Section,
     _TrainingSection,
 )
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.kind import ProgressBar, Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import TextGenerator, Translation
-from keras_transformer.types import Count, Length
+from keras_transformer.types import Count, Length, Progress
 
 _NUM_CONTINUED = 12
 _PROMPT_WORDS, _PROMPT_PART = 3, 4
@@ -125,11 +125,9 @@ class GenerationRun(RunKind):
     template = "generation.html"
     config: GenerationConfig
 
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
         """Read texts."""
-        return read_texts(origin, split, optional=optional)
+        return read_texts(origin, split)
 
     def key(self, example: str) -> str:
         """Return the text."""
@@ -144,7 +142,7 @@ class GenerationRun(RunKind):
         texts = [*data.train]
         return (self.new_tokenizer(texts, choose_kind(self.config.vocabulary.kind, texts, texts)),)
 
-    def encode(self, examples: Sequence[str], readers: Readers, progress: Progress | None) -> EncodedTexts:
+    def encode(self, examples: Sequence[str], readers: Readers, progress: ProgressBar | None) -> EncodedTexts:
         """Tokenize texts."""
         [tokenizer], data = readers, self.config.data
         return EncodedTexts.encode(examples, tokenizer, max_length=data.max_length, packed=data.packed)
@@ -164,22 +162,18 @@ class GenerationRun(RunKind):
         [tokenizer] = readers
         return TextGenerator(model, tokenizer, search=self.config.decoding.search(), max_length=self.longest)
 
-    def score(
-        self,
-        task: TextGenerator,
-        examples: Sequence[str],
-        *,
-        batch_size: int | None = None,
-        unique: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[EvaluationReport, list[Translation]]:
-        """Compute the perplexity of all texts, and continue the prompts of the first few."""
-        given = [*dict.fromkeys(examples)] if unique else examples
-        report = evaluate_texts(task, given, packed=self.config.data.packed)
+    def outputs(
+        self, task: TextGenerator, examples: Sequence[str], batch_size: int, advance: Progress | None
+    ) -> list[Translation]:
+        """Continue the prompts of the first few texts."""
         prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]
-        return report, task.translate_with_scores(
-            prompts, batch_size=batch_size or self.config.decoding.batch_size
-        )
+        return task.translate_with_scores(prompts, batch_size=batch_size, progress=advance)
+
+    def report(
+        self, task: TextGenerator, examples: Sequence[str], outputs: Sequence[Translation]
+    ) -> EvaluationReport:
+        """Compute the perplexity of all texts."""
+        return evaluate_texts(task, examples, packed=self.config.data.packed)
 
     def source(self, example: str) -> str:
         """Return the beginning of a text as a prompt: three words, or a quarter of a short text."""

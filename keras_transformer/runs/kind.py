@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias
@@ -16,9 +16,10 @@ import numpy as np
 import tensorflow as tf
 from keras.optimizers.schedules import LearningRateSchedule
 
+from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.data import split_pairs
-from keras_transformer.errors import InputError
+from keras_transformer.errors import InputError, NoSplitError
 from keras_transformer.evaluation import EvaluationReport
 from keras_transformer.models.config import PRESETS, TransformerConfig
 from keras_transformer.runs.config import RunConfig
@@ -26,11 +27,11 @@ from keras_transformer.runs.recipe import choose_dropout, train_tokenizer
 from keras_transformer.tasks import ModelTask, Task
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.training import compile_model
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS, Progress
 
 # Factory of progress bars, from length and label. The context manager yields a function that adds a number
 # of finished items.
-Progress: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
+ProgressBar: TypeAlias = Callable[[int, str], AbstractContextManager[Callable[[int], None]]]
 Readers: TypeAlias = tuple[Any, ...]
 """Tokenizers or normalizers of the examples, saved under the `tokenizer_names` of the task."""
 
@@ -147,10 +148,15 @@ class RunKind(abc.ABC):
 
     def read_part(self, part: str) -> list[Any]:
         """Read the validation or test examples; an empty list if there are no files for them."""
-        origin = self.origin(f"{part}_")
-        if origin is not None:
-            return self.read_from(origin)
-        return self.read_from(self.origin(""), part, optional=True)  # a split of the same dataset
+        if (files := self.origin(f"{part}_")) is not None:
+            return self.read_from(files)
+        origin = self.origin("")
+        if not _has_splits(origin):
+            return []
+        try:
+            return self.read_from(origin, part)
+        except NoSplitError:
+            return []
 
     def origin(self, prefix: str) -> Any:
         """Return the files or dataset that an option names; None if not set.
@@ -160,13 +166,10 @@ class RunKind(abc.ABC):
         return getattr(self.config.data, f"{prefix}{self.files}")
 
     @abc.abstractmethod
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
-        """Read examples from files, or from a split of a named dataset.
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
+        """Read examples from files, which have no splits, or from a split of a named dataset.
 
-        A file has no splits: it is read whole, or not at all with `optional` (an empty list). With `unique`,
-        the columns after the second are further targets.
+        With `unique`, the columns after the second are further targets.
         """
 
     def hold_out(self, examples: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -219,7 +222,7 @@ class RunKind(abc.ABC):
         return limit
 
     @abc.abstractmethod
-    def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> Encoded:
+    def encode(self, examples: Any, readers: Readers, progress: ProgressBar | None) -> Encoded:
         """Encode examples or a corpus; raise InputError if all exceed the limits."""
 
     def batches(
@@ -288,7 +291,6 @@ class RunKind(abc.ABC):
 
     # Scores and report.
 
-    @abc.abstractmethod
     def score(
         self,
         task: Any,
@@ -296,9 +298,44 @@ class RunKind(abc.ABC):
         *,
         batch_size: int | None = None,
         unique: bool = False,
-        progress: Progress | None = None,
+        progress: ProgressBar | None = None,
     ) -> tuple[EvaluationReport, list[Any]]:
-        """Score a task or its export on examples; return the report and the outputs."""
+        """Score a task or its export on examples; return the report and the outputs.
+
+        With `unique`, equal examples count once, and equal sources of translations have all their targets as
+        references.
+        """
+        check_kind(Callable, None, progress=progress)
+        check_flags(unique=unique)
+        checked = self.checked(examples)
+        given = self.distinct(checked) if unique else checked
+        with progress(len(given), "scoring") if progress else nullcontext() as advance:
+            outputs = self.outputs(task, given, batch_size or self.batch_size, advance)
+            return self.report(task, given, outputs), outputs
+
+    @property
+    def batch_size(self) -> int:
+        """Number of examples to decode together."""
+        size: int = self.config.decoding.batch_size
+        return size
+
+    def checked(self, examples: Sequence[Any]) -> list[Any]:
+        """Return examples to score; raise TypeError for others than those of the task."""
+        return [*examples]
+
+    def distinct(self, examples: Sequence[Any]) -> list[Any]:
+        """Return each example once."""
+        return [*{json.dumps(example): example for example in examples}.values()]
+
+    @abc.abstractmethod
+    def outputs(
+        self, task: Any, examples: Sequence[Any], batch_size: int, advance: Progress | None
+    ) -> list[Any]:
+        """Return the outputs of a task for examples."""
+
+    @abc.abstractmethod
+    def report(self, task: Any, examples: Sequence[Any], outputs: Sequence[Any]) -> EvaluationReport:
+        """Score outputs against their examples."""
 
     @abc.abstractmethod
     def source(self, example: Any) -> Any:
@@ -318,3 +355,9 @@ class RunKind(abc.ABC):
     def page(self, results: RunResults) -> dict[str, Any]:
         """Write the `pictures` of the report, and return values for its `template`."""
         return {}
+
+
+def _has_splits(origin: Any) -> bool:
+    """Return whether data come from named datasets only; a file has no splits."""
+    names = origin if isinstance(origin, list | tuple) else [origin]
+    return all(str(name) == "dates" or str(name).startswith("tfds:") for name in names)

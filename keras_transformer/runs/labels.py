@@ -18,7 +18,6 @@ from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
 from keras_transformer.types import Length
 
-_BATCH_SIZE = 64  # texts to score together
 _NUM_MISTAKES = 12
 
 
@@ -65,6 +64,7 @@ class LabelRun(RunKind):
 
     model_class = EncoderModel
     noun = "texts"
+    batch_size = 64
 
     @cached_property
     def labels(self) -> list[str]:

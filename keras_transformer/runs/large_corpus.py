@@ -18,7 +18,7 @@ from keras_transformer._files import Checksums, errors_named, open_for_reading, 
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import InputError
-from keras_transformer.runs.kind import Progress, Readers
+from keras_transformer.runs.kind import ProgressBar, Readers
 from keras_transformer.runs.translation_options import TranslationConfig, _PairsSection
 from keras_transformer.types import Pair
 
@@ -47,7 +47,9 @@ class _LargeCorpus(NamedTuple):
         sources = {source for source, _ in self.held_out}
         return (pair for pair in self.texts if pair[0] not in sources)
 
-    def encode(self, tokenizers: Readers, limits: tuple[int, int], progress: Progress | None) -> EncodedPairs:
+    def encode(
+        self, tokenizers: Readers, limits: tuple[int, int], progress: ProgressBar | None
+    ) -> EncodedPairs:
         """Tokenize all pairs to disk, or load the cached ids."""
         decided = {"limits": limits, "tokenizers": [each.fingerprint() for each in tokenizers]}
         directory = self.directory / f"ids-{Checksums.of_values(decided)[:16]}"

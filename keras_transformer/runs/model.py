@@ -13,10 +13,10 @@ from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.errors import InputError
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.directory import _has_checkpoint, write_config
-from keras_transformer.runs.kind import Encoded, Progress, Readers, RunData, RunKind
+from keras_transformer.runs.kind import Encoded, ProgressBar, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_sizes
 from keras_transformer.tasks import ModelTask
-from keras_transformer.text import load_reader
+from keras_transformer.text import Reader
 from keras_transformer.training.checkpoint import Checkpoint, load_model
 from keras_transformer.training.fit import fit
 
@@ -31,7 +31,7 @@ def _run_readers(kind: RunKind, directory: Path, data: RunData) -> Readers:
     paths = [directory / name for name in names]
     # A killed run may leave half a vocabulary; tokenizer.json is written last.
     if all((path / "tokenizer.json").exists() for path in paths):
-        return tuple(load_reader(path) for path in paths)
+        return tuple(Reader.load(path) for path in paths)
     # Rebuilt readers might assign other ids, which a resumed model would not notice.
     if _has_checkpoint(directory):
         raise InputError(
@@ -52,7 +52,7 @@ class _RunBatches:
     """Encoded examples of a run and their batches. Examples that are too long are dropped and counted."""
 
     def __init__(
-        self, kind: RunKind, data: RunData, readers: Readers, progress: Progress | None = None
+        self, kind: RunKind, data: RunData, readers: Readers, progress: ProgressBar | None = None
     ) -> None:
         self.kind, self.data, self.readers = kind, data, readers
         self.training = self._encode(data.train if data.corpus is None else data.corpus, "training", progress)
@@ -64,7 +64,7 @@ class _RunBatches:
             **kind.config.chosen,
         )
 
-    def _encode(self, examples: Any, part: str, progress: Progress | None) -> Encoded:
+    def _encode(self, examples: Any, part: str, progress: ProgressBar | None) -> Encoded:
         try:
             return self.kind.encode(examples, self.readers, progress)
         except ValueError as error:

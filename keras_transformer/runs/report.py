@@ -73,7 +73,7 @@ def _charts(history: Mapping[str, Iterable[float]]) -> dict[str, list[float]]:
     """Return the axis ticks of each metric in the history, from the lower to the upper end of the axis."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     # Loss and learning rate first. Skip the losses that only mirror a score, such as 1 - BLEU.
-    for name in sorted(history, key=lambda name: "loss learning_rate".find(name.removeprefix("val_")) < 0):
+    for name in sorted(history, key=lambda name: name.removeprefix("val_") not in ("loss", "learning_rate")):
         if not name.endswith("_loss") or name == "val_loss":
             values[name.removeprefix("val_")] += filter(math.isfinite, history[name])
     return {name: _ticks(min(numbers), max(numbers)) for name, numbers in values.items() if numbers}

@@ -25,7 +25,7 @@ from keras_transformer.runs.directory import (
     locked,
     resumed,
 )
-from keras_transformer.runs.kind import Progress, RunData, RunKind, RunResults
+from keras_transformer.runs.kind import ProgressBar, RunData, RunKind, RunResults
 from keras_transformer.runs.model import _finished_task, _run_readers, _RunBatches, _train_model
 from keras_transformer.runs.report import _write_report
 from keras_transformer.tasks import ModelTask, Translator
@@ -152,7 +152,7 @@ class Run:
         overwrite: bool = False,
         callbacks: Sequence[keras.callbacks.Callback] = (),
         verbose: str | int = "auto",
-        progress: Progress | None = None,
+        progress: ProgressBar | None = None,
     ) -> EvaluationReport:
         """Train the model, save the task, score it on the test examples, and write `report.html`.
 
@@ -213,7 +213,7 @@ class Run:
         examples: Sequence[Any] | None = None,
         *,
         unique: bool = False,
-        progress: Progress | None = None,
+        progress: ProgressBar | None = None,
     ) -> EvaluationReport:
         """Score the trained task.
 

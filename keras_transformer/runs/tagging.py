@@ -1,7 +1,6 @@
 """Tagging run: texts with tagged tokens, one tokenizer, an `EncoderModel`, a `TextTagger`."""
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any, Literal
 
 from keras_transformer.data import EncodedTexts, read_tagged, tagging_dataset
@@ -9,16 +8,15 @@ from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_tags
 from keras_transformer.models import EncoderModel
 from keras_transformer.runs.config import FileName, RunConfig
-from keras_transformer.runs.kind import Progress, Readers
+from keras_transformer.runs.kind import ProgressBar, Readers
 from keras_transformer.runs.labels import (
-    _BATCH_SIZE,
     LabelRun,
     _EncoderSection,
     _LabelSection,
     _LabelTraining,
 )
 from keras_transformer.tasks import Tagger, Tagging, TextTagger
-from keras_transformer.types import NOT_COUNTED, TaggedText
+from keras_transformer.types import NOT_COUNTED, Progress, TaggedText
 
 _OUTSIDE = "O"
 
@@ -55,18 +53,16 @@ class TaggingRun(LabelRun):
     pad_id = NOT_COUNTED  # only the first token of each word counts
     config: TaggingConfig
 
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
         """Read tagged texts."""
-        return [] if optional else read_tagged(origin)
+        return read_tagged(origin)
 
     def describe(self, example: TaggedText) -> str:
         """Return the beginning of a text with its tags."""
         return _shown(*example)[:120]
 
     def encode(
-        self, examples: Sequence[TaggedText], readers: Readers, progress: Progress | None
+        self, examples: Sequence[TaggedText], readers: Readers, progress: ProgressBar | None
     ) -> EncodedTexts:
         """Tokenize texts and number their tags."""
         [tokenizer] = readers
@@ -77,32 +73,28 @@ class TaggingRun(LabelRun):
         [tokenizer] = readers
         return TextTagger(model, tokenizer, self.labels, max_length=self.longest)
 
-    def score(
-        self,
-        task: Tagger,
-        examples: Sequence[TaggedText],
-        *,
-        batch_size: int | None = None,
-        unique: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[LabelReport, list[Tagging]]:
-        """Tag the texts and score the tags; truncated tokens count as `O`."""
+    def outputs(
+        self, task: Tagger, examples: Sequence[TaggedText], batch_size: int, advance: Progress | None
+    ) -> list[Tagging]:
+        """Tag the texts; raise InputError if the tagger splits them into other words."""
         if isinstance(task, TextTagger):  # the file is already split into words
             task = task.with_changes(split_punctuation=False)
-        several = [*dict.fromkeys(examples)] if unique else examples
-        with progress(len(several), "scoring") if progress else nullcontext() as advance:
-            texts = [" ".join(tokens) for tokens, _ in several]
-            outputs = task.tag(texts, batch_size=batch_size or _BATCH_SIZE, progress=advance)
-        for (tokens, _), output in zip(several, outputs, strict=True):
+        texts = [self.source(example) for example in examples]
+        outputs = task.tag(texts, batch_size=batch_size, progress=advance)
+        for (tokens, _), output in zip(examples, outputs, strict=True):
             if output.tokens != tuple(tokens[: len(output.tokens)]):
                 received = f"tokens {tokens!r:.200}, words {output.tokens!r:.200}"
                 raise InputError(
                     "The words of a tagger must be the tokens of the texts: it must be exported with "
                     f"split_punctuation=False. Received: {received}."
                 )
-        right = [[*tags] for _, tags in several]
+        return outputs
+
+    def report(self, task: Tagger, examples: Sequence[TaggedText], outputs: Sequence[Tagging]) -> LabelReport:
+        """Score the tags; truncated tokens count as `O`."""
+        right = [[*tags] for _, tags in examples]
         given = [_fitted(output, len(tags)) for output, tags in zip(outputs, right, strict=True)]
-        return evaluate_tags(given, right), outputs
+        return evaluate_tags(given, right)
 
     def source(self, example: TaggedText) -> str:
         """Return the tokens, joined by spaces."""

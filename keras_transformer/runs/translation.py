@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import keras
 import tensorflow as tf
 
+from keras_transformer._arguments import as_pairs
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.noise import subword_dropout
 from keras_transformer.data.pipeline import translation_dataset
@@ -16,17 +17,21 @@ from keras_transformer.decoding.sampling import GreedySearch
 from keras_transformer.decoding.search import Search
 from keras_transformer.errors import InputError
 from keras_transformer.evaluation.decode_and_score import DecodeAndScore
-from keras_transformer.evaluation.report import EvaluationReport
+from keras_transformer.evaluation.report import EvaluationReport, evaluate
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import RunConfig
-from keras_transformer.runs.kind import Progress, Readers, RunData, RunKind, RunResults
+from keras_transformer.runs.kind import ProgressBar, Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.large_corpus import _large_corpus, _LargeCorpus
 from keras_transformer.runs.recipe import choose_kind
-from keras_transformer.runs.scoring import _scored
 from keras_transformer.runs.translation_options import TranslationConfig
 from keras_transformer.runs.translation_report import ATTENTION_FILE, _page
 from keras_transformer.tasks import TextTask, Translation, Translator
 from keras_transformer.text.subword import SubwordTokenizer
+from keras_transformer.text.tokenizer import Tokenizer
+from keras_transformer.types import Progress
+
+# Texts of one word, such as ISO dates, have no word n-grams, so BLEU would always be 0.
+_METRICS_WITHOUT_WORDS = ("exact_match", "character_error_rate")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -66,12 +71,10 @@ class TranslationRun(RunKind):
             return source, target
         return None if prefix else data.pairs or "dates"
 
-    def read_from(
-        self, origin: Any, split: str = "train", *, optional: bool = False, unique: bool = False
-    ) -> list[Any]:
+    def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
         """Read pairs. With `unique`, columns after the second are further references."""
         seed = self.config.data.seed
-        return read_pairs(origin, split, optional=optional, further_targets=unique, seed=seed)
+        return read_pairs(origin, split, further_targets=unique, seed=seed)
 
     def shown(self, source: Any) -> str:
         """Return a source as one line of text."""
@@ -113,7 +116,7 @@ class TranslationRun(RunKind):
     def _limits(self) -> tuple[int, int]:
         return self.config.data.max_source_length, self.config.data.max_target_length
 
-    def encode(self, examples: Any, readers: Readers, progress: Progress | None) -> EncodedPairs:
+    def encode(self, examples: Any, readers: Readers, progress: ProgressBar | None) -> EncodedPairs:
         """Tokenize pairs; a large corpus is tokenized to disk."""
         if isinstance(examples, _LargeCorpus):
             return examples.encode(readers, self._limits, progress)
@@ -212,19 +215,36 @@ class TranslationRun(RunKind):
             return GreedySearch(**options)
         return BeamSearch(decoding.beam_size, **options)
 
-    def score(
-        self,
-        task: TextTask,
-        examples: Sequence[Any],
-        *,
-        batch_size: int | None = None,
-        unique: bool = False,
-        progress: Progress | None = None,
-    ) -> tuple[EvaluationReport, list[Translation]]:
-        """Translate the sources and score the outputs."""
-        decoding = self.config.decoding
-        size, tokenize = batch_size or decoding.batch_size, decoding.bleu_tokenize
-        return _scored(task, examples, size, tokenize, unique=unique, progress=progress)
+    def checked(self, examples: Sequence[Any]) -> list[Any]:
+        """Return pairs of texts; raise TypeError for others."""
+        return as_pairs(examples=examples)
+
+    def distinct(self, examples: Sequence[Any]) -> list[Any]:
+        """Return each source once, with a list of all its targets."""
+        several: dict[str, tuple[Any, list[str]]] = {}
+        for source, target in examples:
+            several.setdefault(self.key((source, target)), (source, []))[1].append(target)
+        return [*several.values()]
+
+    def outputs(
+        self, task: TextTask, examples: Sequence[Any], batch_size: int, advance: Progress | None
+    ) -> list[Translation]:
+        """Translate the sources."""
+        sources = [source for source, _ in examples]
+        return task.translate_with_scores(sources, batch_size=batch_size, progress=advance)
+
+    def report(
+        self, task: TextTask, examples: Sequence[Any], outputs: Sequence[Translation]
+    ) -> EvaluationReport:
+        """Score the outputs: exact match and error rates, and BLEU and chrF if a target has several words."""
+        references = [targets if isinstance(targets, list) else [targets] for _, targets in examples]
+        targets = [target for each in references for target in each]
+        if isinstance(task, Translator):
+            _warn_of_unwritable(targets, task.target_tokenizer)
+        tokenize = self.config.decoding.bleu_tokenize
+        has_words = tokenize == "char" or any(" " in target.strip() for target in targets)
+        metrics = None if has_words else _METRICS_WITHOUT_WORDS
+        return evaluate([output.text for output in outputs], references, metrics, tokenize=tokenize)
 
     def source(self, example: Any) -> Any:
         """Return the source of a pair."""
@@ -241,3 +261,16 @@ class TranslationRun(RunKind):
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return examples, attention maps and vocabularies; draw the attention of the first output."""
         return _page(results, self.config.data.seed, self._limits, self.shown, self.sides)
+
+
+def _warn_of_unwritable(targets: list[str], tokenizer: Tokenizer) -> None:
+    # No output can match such a reference, however good the model is.
+    written = tokenizer.round_trip(targets)
+    others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
+    if others:
+        target, nearest = others[0]
+        _LOGGER.warning(
+            "%d of %d references cannot be written with the target vocabulary, so that no output equals "
+            "them: %r would be %r.",
+            *(len(others), len(targets), target, nearest),
+        )

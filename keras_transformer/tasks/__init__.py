@@ -1,7 +1,6 @@
 """Tasks: a model with its tokenizers, from raw data to results, in memory and on a server."""
 
 from keras_transformer.tasks.frame_source import FrameSource
-from keras_transformer.tasks.loading import load_task, saved_kind
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
@@ -43,7 +42,5 @@ __all__ = [
     "Translation",
     "Translator",
     "TruncationWarning",
-    "load_task",
-    "saved_kind",
 ]
 __dir__ = __all__.copy  # `dir()` shows what is public

@@ -20,7 +20,7 @@ from keras_transformer._files import (
 )
 from keras_transformer.decoding import Search
 from keras_transformer.errors import InputError
-from keras_transformer.text import Reader, load_reader
+from keras_transformer.text import Reader
 from keras_transformer.training import load_model
 from keras_transformer.types import Config
 
@@ -77,7 +77,7 @@ def _read_parts(
     options = vars(read_table(read_file(path), path, kind))
     return {
         "model": load_model(model),
-        **{name: load_reader(current_path(directory, name)) for name in tokenizers},
+        **{name: Reader.load(current_path(directory, name)) for name in tokenizers},
         **{
             name: _read_search(options[name], path) if kind is Search else options[name]
             for name, kind in types.items()

@@ -60,14 +60,7 @@ class FrameSource(Source):
                 "`source_tokenizer` must normalize the frames of the model. Received: a normalizer of "
                 f"{self._normalizer.feature_dim} features, a model with encoder_feature_dim={width}."
             )
-        self._frames_per_vector = _frames_per_vector(model)
-
-    @classmethod
-    def longest(cls, model: keras.Model) -> int | None:
-        """Return the maximum number of frames that a model can read, or None if there is no limit."""
-        config = getattr(model, "config", None)
-        positions = getattr(config, "max_source_positions", None) or getattr(model, "max_length", None)
-        return None if positions is None else positions * _frames_per_vector(model)
+        self._frames_per_vector = model.source_stride
 
     def example(self) -> Value:
         """Return an example source: eight equal frames, the mean of the training data."""
@@ -147,7 +140,3 @@ class FrameSource(Source):
 def _feature_dim(model: keras.Model) -> int | None:
     config = getattr(model, "config", None)  # of a `Transformer` or an `EncoderModel`
     return getattr(config, "encoder_feature_dim", getattr(config, "feature_dim", None))
-
-
-def _frames_per_vector(model: keras.Model) -> int:
-    return 2 if getattr(getattr(model, "config", None), "source_convolutions", False) else 1

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformer._arguments import check_number
-from keras_transformer._files import as_path
+from keras_transformer._files import as_path, current_path
 from keras_transformer.errors import InputError
 from keras_transformer.tasks.compiled_functions import _CompiledFunctions
 from keras_transformer.tasks.directory import _read_task, _write_task
@@ -34,6 +34,14 @@ class ModelTask(Task):
     readme_template: ClassVar[str]
     """File name of the README template for exports, in `export/templates`."""
 
+    _kinds: ClassVar[dict[str, type["ModelTask"]]] = {}
+    """Subclasses by their `options_file`."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "options_file" in vars(cls):
+            ModelTask._kinds[cls.options_file] = cls
+
     def __init__(self, model: keras.Model, source: Source) -> None:
         self.model = model
         self.source = source
@@ -50,7 +58,8 @@ class ModelTask(Task):
     def max_source_length(self, max_source_length: int) -> None:
         """Set the maximum length."""
         check_number(at_least=2, whole=True, max_source_length=max_source_length)
-        self._max_source_length = min(max_source_length, self.source.longest(self.model) or max_source_length)
+        limit = getattr(self.model, "max_source_length", None)
+        self._max_source_length = min(max_source_length, limit or max_source_length)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -119,8 +128,8 @@ class ModelTask(Task):
         """Save the model, its tokenizers and its options, to be read by `load`.
 
         Args:
-            directory: Created if it does not exist. Other files in it are kept. If saving fails, the
-                directory does not change.
+            directory: Created if it does not exist. A task in it is replaced, and other files are kept. If
+                saving fails, the directory does not change.
 
         Raises:
             InputError: If a file cannot be written.
@@ -128,11 +137,14 @@ class ModelTask(Task):
         """
         options = {**{name: getattr(self, name) for name in self.option_types}, **self.limits}
         tokenizers = {name: getattr(self, name) for name in self.tokenizer_names}
-        _write_task(as_path(directory) / self.options_file, self.model, tokenizers, options)
+        path = as_path(directory)
+        _write_task(path / self.options_file, self.model, tokenizers, options)
+        for name in ModelTask._kinds.keys() - {self.options_file}:
+            (path / name).unlink(missing_ok=True)
 
     @classmethod
     def load(cls, directory: str | Path) -> Self:
-        """Load a task that `save` wrote.
+        """Load a task that `save` wrote. `ModelTask.load` loads a task of any kind.
 
         Args:
             directory: The directory that was passed to `save`, or a copy of it.
@@ -141,8 +153,15 @@ class ModelTask(Task):
             The task.
 
         Raises:
-            InputError: If the directory contains another kind of task, or a part of it is damaged.
+            InputError: If the directory contains no task or another kind of task, or a part of it is damaged.
+
+        Example:
+            ```python
+            translator = kt.Translator.load("runs/de_en")
+            ```
         """
+        if not hasattr(cls, "options_file"):
+            return cls.kind_of(directory).load(directory)
         types = {**cls.option_types, **dict.fromkeys(cls.limit_names, Length)}
         arguments = _read_task(as_path(directory) / cls.options_file, cls.tokenizer_names, types)
         try:
@@ -150,3 +169,24 @@ class ModelTask(Task):
         # A Keras model of another class may lack attributes.
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{directory}: {error}") from error
+
+    @classmethod
+    def kind_of(cls, directory: str | Path) -> type[Self]:
+        """Return the class of a saved task, without loading it.
+
+        Args:
+            directory: As for `load`.
+
+        Returns:
+            `Translator`, `TextGenerator`, `TextClassifier`, `TextTagger`, or your own subclass.
+
+        Raises:
+            InputError: If there is no task.
+        """
+        path = as_path(directory)
+        kinds = {name: kind for name, kind in ModelTask._kinds.items() if issubclass(kind, cls)}
+        for name, kind in kinds.items():
+            if current_path(path, name).is_file():
+                return kind
+        wanted = f"it has no {' or '.join(kinds)}, which a run writes when its training is done"
+        raise InputError(f"{path} is not the directory of a model: {wanted}.")

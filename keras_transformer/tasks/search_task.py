@@ -67,18 +67,18 @@ class SearchTask(ModelTask, TextTask):
         self._max_target_length = min(max_target_length, longest or max_target_length)
 
     @property
-    def _split_texts(self) -> WhichTexts:
+    def _splitting(self) -> WhichTexts:
         """Which texts `translate` splits."""
         return "none"
 
     @property
     def about_long_texts(self) -> str:
         """README text of an export: how it splits long texts."""
-        return ABOUT_SPLITTING[self._split_texts]
+        return ABOUT_SPLITTING[self._splitting]
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return a function from strings to strings for each signature. They call `tokens`."""
-        return SPLITTING[self._split_texts](
+        return SPLITTING[self._splitting](
             tokens,
             self.source,
             self.target_tokenizer,

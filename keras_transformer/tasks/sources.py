@@ -70,11 +70,6 @@ class Source(abc.ABC):
     def check_model(self, model: keras.Model) -> None:
         """Raise `ValueError` if a model does not read what `read` returns."""
 
-    @classmethod
-    def longest(cls, model: keras.Model) -> int | None:
-        """Return the maximum length that a model can read, or None if there is no limit."""
-        return None
-
     @abc.abstractmethod
     def example(self) -> Value:
         """Return an example source, for the warm-up of an export without examples."""
@@ -129,11 +124,6 @@ class TextSource(Source):
     def check_model(self, model: keras.Model) -> None:
         """Raise `ValueError` if the model and the tokenizer differ in vocabulary size."""
         _check_vocabulary("source_tokenizer", self.tokenizer, model.source_embedding.vocabulary_size)
-
-    @classmethod
-    def longest(cls, model: keras.Model) -> int | None:
-        """Return the number of learned positions, or None if the positions are not learned."""
-        return getattr(model, "max_length", None)
 
     def example(self) -> Value:
         """Return the text of the first tokens of the vocabulary."""

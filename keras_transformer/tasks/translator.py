@@ -98,14 +98,24 @@ class Translator(SearchTask):
             )
         source.check_model(model)
         _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
-        check_choice(get_args(WhichTexts), split_texts=split_texts)
         super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search)
         self.source_tokenizer = reader
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.split_texts = split_texts
 
     @property
-    def _split_texts(self) -> WhichTexts:
+    def split_texts(self) -> WhichTexts:
+        """Which texts are split."""
+        return self._split_texts
+
+    @split_texts.setter
+    def split_texts(self, split_texts: WhichTexts) -> None:
+        """Set which texts are split."""
+        check_choice(get_args(WhichTexts), split_texts=split_texts)
+        self._split_texts = split_texts
+
+    @property
+    def _splitting(self) -> WhichTexts:
         return self.split_texts if isinstance(self.source, TextSource) else "none"
 
     @property

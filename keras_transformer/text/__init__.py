@@ -5,9 +5,9 @@ from keras_transformer.text.adapters import as_tokenizer
 from keras_transformer.text.byte_pair import BytePairTokenizer
 from keras_transformer.text.long_texts import TextPieces, split_texts
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
-from keras_transformer.text.reader import Reader, load_reader
+from keras_transformer.text.reader import Reader
 from keras_transformer.text.subword import SubwordTokenizer, VocabularyWarning
-from keras_transformer.text.tokenizer import Tokenizer, load_tokenizer
+from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.text.word_piece import BertTokenizer
 from keras_transformer.text.words import WordIds, Words, encode_words, split_words
 from keras_transformer.types import SPECIAL_IDS
@@ -28,8 +28,6 @@ __all__ = [
     "Words",
     "as_tokenizer",
     "encode_words",
-    "load_reader",
-    "load_tokenizer",
     "split_texts",
     "split_words",
 ]

@@ -18,7 +18,7 @@ from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 class AdaptedTokenizer(Tokenizer):
     """Base class for tokenizers of other libraries, renumbered to `SPECIAL_IDS`.
 
-    A subclass adds its options as fields of `Spec` and implements `load`, `split` and `join`. These work with
+    A subclass adds its options as fields of `Spec` and implements `create_resources`, `split` and `join`. These work with
     the ids of the original vocabulary; this class converts them.
 
     Args:
@@ -81,7 +81,7 @@ class AdaptedTokenizer(Tokenizer):
         self._compile()
 
     @abc.abstractmethod
-    def load(self) -> None:
+    def create_resources(self) -> None:
         """Create the TensorFlow resources that `split` and `join` use, as attributes."""
 
     @abc.abstractmethod
@@ -93,7 +93,7 @@ class AdaptedTokenizer(Tokenizer):
         """Convert ids of the original vocabulary, int32 `(b, ragged)`, to strings `(b,)`."""
 
     def _compile(self) -> None:
-        self.load()
+        self.create_resources()
         has_tokens = self.spec.split_tokens or self.spec.special_in_text
         split = self._split_between if has_tokens else self.split
         # Compiled, because eager KerasHub tokenizers run a different implementation, in Python.

@@ -33,7 +33,7 @@ def as_tokenizer(tokenizer: object) -> Tokenizer:
     """Convert an existing tokenizer of Keras, KerasHub or SentencePiece to a `Tokenizer`.
 
     The result splits and joins texts like the original, but with TensorFlow operations. You can train with
-    it, save it, load it with `load_tokenizer` and export it.
+    it, save it, load it with `Tokenizer.load` and export it.
 
     **The token ids change**: `SPECIAL_IDS` come first, followed by the original pieces in their order,
     without the original special tokens. Special tokens in a text, such as `[start]` and `[end]`, are ignored;
@@ -96,7 +96,7 @@ class _WordTokenizer(AdaptedTokenizer):
 
     spec: Spec
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         pieces = self.spec.pieces
         entries = tf.lookup.KeyValueTensorInitializer(pieces[1:], tf.range(1, len(pieces)))
         self._table = tf.lookup.StaticHashTable(entries, default_value=1)
@@ -131,7 +131,7 @@ class _WordPieceTokenizer(AdaptedTokenizer):
 
     spec: Spec
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         from keras_nlp.tokenizers import WordPieceTokenizer
 
         options = {name: getattr(self.spec, name) for name in _WORD_PIECE_OPTIONS}
@@ -156,7 +156,7 @@ class _SentencePieceTokenizer(AdaptedTokenizer):
 
     spec: Spec
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         self._layer = load_sentence_piece(base64.b64decode(self.spec.proto), "tokenizer")
         # Only on the TensorFlow backend does a Keras layer track its resources.
         self._resource = getattr(self._layer, "_sentence_piece", None)

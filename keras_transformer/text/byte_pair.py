@@ -42,7 +42,7 @@ class BytePairTokenizer(AdaptedTokenizer):
         others = [code for code in range(256) if code not in visible]
         return [chr(code if code in visible else 256 + others.index(code)) for code in range(256)]
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         """Create the tables of merge ranks, merged ids and bytes."""
         pieces, letters = self.spec.pieces, self.byte_letters()
         numbers = {piece: number for number, piece in enumerate(pieces)}

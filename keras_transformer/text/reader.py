@@ -25,7 +25,7 @@ class Reader(tf.Module, abc.ABC):
     """
 
     kind: ClassVar[str]
-    """Name of the class in the options file; `load_reader` uses it."""
+    """Name of the class in the options file."""
     options_file: ClassVar[str] = "tokenizer.json"
     vocabulary_file: ClassVar[str]
     """Name of the file with what was learned from data."""
@@ -52,7 +52,7 @@ class Reader(tf.Module, abc.ABC):
         return _sha256(options.encode() + b"\n" + self._vocabulary_bytes())
 
     def save(self, directory: str | Path) -> None:
-        """Write the tokenizer or normalizer to a directory, for `load_tokenizer` or `load_reader`.
+        """Write the tokenizer or normalizer to a directory, for `load`.
 
         Args:
             directory: Created if missing. Each file is written under a temporary name and then renamed.
@@ -63,7 +63,7 @@ class Reader(tf.Module, abc.ABC):
         directory, vocabulary = as_path(directory), self._vocabulary_bytes()
         saved = {"kind": self.kind, **self.options, "vocabulary_sha256": _sha256(vocabulary)}
         if not (module := type(self).__module__).startswith(f"{__package__}."):
-            saved["module"] = module  # `load_reader` imports it
+            saved["module"] = module  # `load` imports it
         write_file(directory / self.vocabulary_file, vocabulary)
         # Written last: a directory with this file is complete.
         write_file(directory / self.options_file, as_json(saved))
@@ -71,6 +71,33 @@ class Reader(tf.Module, abc.ABC):
     def __reduce__(self) -> tuple[Callable[..., "Reader"], tuple[object, ...]]:
         """Pickle and copy by vocabulary and options, because TensorFlow tables cannot be pickled."""
         return type(self)._restore, (self._vocabulary_bytes(), self.options)
+
+    @classmethod
+    def load(cls, directory: str | Path) -> Self:
+        """Load a saved tokenizer or frame normalizer.
+
+        Args:
+            directory: Directory that `save` wrote.
+
+        Returns:
+            The reader, of the class that was saved.
+
+        Raises:
+            InputError: If a file is missing or damaged, the kind is unknown, or the reader is not of this
+                class. The message names the file.
+
+        Example:
+            ```python
+            tokenizer = kt.text.Tokenizer.load("runs/de_en/source_tokenizer")
+            ```
+        """
+        path = as_path(directory)
+        reader = _read(path)
+        if not isinstance(reader, cls):
+            raise InputError(
+                f"{path / cls.options_file} must be of a {cls.__name__}. Received: {type(reader).__name__}."
+            )
+        return reader
 
     @abc.abstractmethod
     def _vocabulary_bytes(self) -> bytes:
@@ -82,19 +109,8 @@ class Reader(tf.Module, abc.ABC):
         """Create a reader from the content of its vocabulary file; raise ValueError if it is damaged."""
 
 
-def load_reader(directory: str | Path) -> Reader:
-    """Load a saved tokenizer or frame normalizer.
-
-    Args:
-        directory: Directory that `Reader.save` wrote.
-
-    Returns:
-        The reader.
-
-    Raises:
-        InputError: If a file is missing or damaged, or the kind is unknown. The message names the file.
-    """
-    options_path = as_path(directory) / Reader.options_file
+def _read(directory: Path) -> Reader:
+    options_path = directory / Reader.options_file
     options = read_table(read_file(options_path), options_path)
     kind, saved_sha256 = options.pop("kind", None), options.pop("vocabulary_sha256", None)
     module = str(options.pop("module", ""))
@@ -106,7 +122,7 @@ def load_reader(directory: str | Path) -> Reader:
         kinds = tuple(sorted(_KINDS))
         raise InputError(f"{options_path}: kind must be one of {kinds}. Received: {kind!r}.")
     cls = _KINDS[kind]
-    path = Path(directory) / cls.vocabulary_file
+    path = directory / cls.vocabulary_file
     for name, value in options.items():
         if name not in cls.option_names:
             wanted = f"options must be among {cls.option_names}"

@@ -2,17 +2,14 @@
 
 import abc
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_strings, check_flags, check_kind, check_positive, check_several
-from keras_transformer._files import as_path
-from keras_transformer.errors import InputError
+from keras_transformer._arguments import as_strings, check_flags, check_kind, check_number, check_several
 from keras_transformer.text.normalization import _as_utf8, _normalize
-from keras_transformer.text.reader import Reader, load_reader
+from keras_transformer.text.reader import Reader
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
 # Texts are truncated to max(_MAX_BYTES, _MAX_PIECE_BYTES * max_length) bytes before tokenizing.
@@ -92,7 +89,7 @@ class Tokenizer(Reader):
         self, texts: tf.Tensor | Sequence[str | bytes], max_length: int
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return `padded_ids`, and which texts were truncated, boolean (b,)."""
-        check_positive(max_length=max_length)
+        check_number(at_least=max(1, len(self.end_ids)), whole=True, max_length=max_length)
         texts = _as_texts(texts)
         # SentencePiece takes hours for ten megabytes of unknown characters, although only the first tokens
         # are needed. Few pieces are longer than `_MAX_PIECE_BYTES`.
@@ -159,25 +156,6 @@ class Tokenizer(Reader):
     @abc.abstractmethod
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         """Convert ids without special tokens, int32 (b, ragged), to string (b,)."""
-
-
-def load_tokenizer(directory: str | Path) -> Tokenizer:
-    """Load a saved tokenizer of any kind.
-
-    Args:
-        directory: Directory that `Tokenizer.save` wrote.
-
-    Returns:
-        The tokenizer.
-
-    Raises:
-        InputError: If a file is missing or damaged, or the kind is unknown. The message names the file.
-    """
-    tokenizer = load_reader(directory)
-    if not isinstance(tokenizer, Tokenizer):
-        path = as_path(directory) / Tokenizer.options_file
-        raise InputError(f"{path}: kind must be that of a tokenizer. Received: {tokenizer.kind!r}.")
-    return tokenizer
 
 
 def _padded(rows: tf.RaggedTensor) -> tf.Tensor:

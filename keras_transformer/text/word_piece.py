@@ -48,7 +48,7 @@ class BertTokenizer(AdaptedTokenizer):
 
     spec: Spec
 
-    def load(self) -> None:
+    def create_resources(self) -> None:
         """Create the table of pieces."""
         from tensorflow_text import FastWordpieceTokenizer
 

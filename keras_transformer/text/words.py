@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_flags, check_kind, check_positive
+from keras_transformer._arguments import check_flags, check_kind, check_number
 from keras_transformer.text.tokenizer import _MAX_BYTES, _MAX_PIECE_BYTES, Tokenizer, _as_texts, _padded
 from keras_transformer.types import SPECIAL_IDS
 
@@ -102,7 +102,7 @@ def encode_words(tokenizer: Tokenizer, words: tf.RaggedTensor, max_length: int) 
         The token ids, and the position of the first token of each word.
     """
     check_kind(Tokenizer, tokenizer=tokenizer)
-    check_positive(max_length=max_length)
+    check_number(at_least=max(1, len(tokenizer.end_ids)), whole=True, max_length=max_length)
     num_before, max_tokens = len(tokenizer.prefix_ids), max_length - len(tokenizer.end_ids)
     # Every word has at least one token, so later words cannot fit. Words are truncated too, because a subword
     # tokenizer takes long for a word of a megabyte.

@@ -7,10 +7,11 @@ import keras
 from keras_transformer._backend.batches import share_rows
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares
+from keras_transformer.errors import InputError
 from keras_transformer.models.causal_lm import CausalLM
 from keras_transformer.models.encoder_model import EncoderModel
 from keras_transformer.models.transformer import Transformer
-from keras_transformer.training.losses import MaskedCrossentropy, _token_weights
+from keras_transformer.training.losses import _token_weights
 from keras_transformer.types import Batches
 
 _MODEL = "model"
@@ -73,16 +74,28 @@ def distributed(engine: str, *, model_shards: int = 2) -> AbstractContextManager
 def _share_rows(model: keras.Model, *datasets: Batches) -> list[Batches]:
     """Distribute the rows of each batch evenly to the devices; raise if they cannot train the model."""
     shares = row_shares(model)
+    if not shares:
+        return list(datasets)
     # Keras averages the replicas' losses by rows, this package by tokens: with unequal rows the logged loss,
     # which selects the best epoch, would be wrong. Keras also averages the replicas' first batches, which
-    # fails if shapes differ. Rows of padding are ignored, except by a loss that counts label 0.
-    counts_no_zeros = all(
-        isinstance(loss, MaskedCrossentropy) and loss.pad_id == 0 for loss in keras.tree.flatten(model.loss)
-    )
-    shared = list(datasets)
-    for num_shards, shard in shares if counts_no_zeros else []:
-        # Only `tf.data` datasets are changed.
-        shared = [
-            share_rows(each, num_shards, shard) if hasattr(each, "element_spec") else each for each in shared
-        ]
-    return shared
+    # fails if shapes differ.
+    ignored = {getattr(loss, "pad_id", None) for loss in keras.tree.flatten(model.loss)}
+    ignored_label = ignored.pop() if len(ignored) == 1 else None
+    if ignored_label is None and keras.backend.backend() != "jax":
+        return list(datasets)  # a TensorFlow strategy accepts unequal rows, and Keras's losses count rows
+    if ignored_label is None and model.get_compile_config().get("metrics"):
+        raise InputError(
+            "`metrics` would count the rows of padding with which the devices share a batch evenly. Compile "
+            "the model with `weighted_metrics` instead. Received: metrics="
+            f"{model.get_compile_config()['metrics']!r:.200}."
+        )
+    # Only `tf.data` datasets are changed.
+    return [
+        _share(each, shares, ignored_label) if hasattr(each, "element_spec") else each for each in datasets
+    ]
+
+
+def _share(dataset: Batches, shares: list[tuple[int, int | None]], ignored_label: int | None) -> Batches:
+    for num_shards, shard in shares:
+        dataset = share_rows(dataset, num_shards, shard, ignored_label)
+    return dataset

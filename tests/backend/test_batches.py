@@ -52,6 +52,20 @@ def test_weights_of_rows_are_filled_with_zeros() -> None:
     assert (labels.shape, weights.tolist()) == ((4, 2), [0.5, 0.5, 0.5, 0.0])
 
 
+def test_rows_of_padding_count_nothing_in_a_mean_over_rows() -> None:
+    labels = tf.constant([1, 0, 2])
+    dataset = share_rows(tf.data.Dataset.from_tensors((tf.ones((3, 2)), labels)), 2, ignored_label=None)
+    [(inputs, labels, weights)] = dataset
+    logits = keras.ops.convert_to_tensor(np.arange(12.0).reshape(4, 3) ** 1.5)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    filled, plain = loss(labels, logits, weights.numpy()), loss(labels[:3], logits[:3])
+    assert float(filled) == pytest.approx(float(plain), rel=1e-6)
+    assert inputs.shape == (4, 2)
+    # Labels of tokens become those that the loss ignores.
+    [(_, labels)] = share_rows(tf.data.Dataset.from_tensors(BATCH), 2, ignored_label=-100)
+    assert labels[-1].numpy().tolist() == [-100, -100]
+
+
 def test_a_shard_is_of_filled_batches() -> None:
     dataset = share_rows(tf.data.Dataset.from_tensors(BATCH), 2, 1)
     source, labels = the_batch(dataset)

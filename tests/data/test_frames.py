@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 
 from keras_transformer.data import FrameNormalizer, as_frames, translation_dataset
 from keras_transformer.errors import InputError
-from keras_transformer.text import CharacterTokenizer, load_reader, load_tokenizer
+from keras_transformer.text import CharacterTokenizer, Reader, Tokenizer
 
 LENGTHS = [1, 2, 3, 5, 8, 8, 13, 21, 4, 4]
 
@@ -59,13 +59,13 @@ def test_a_constant_feature_becomes_zero_and_padding_counts_nowhere(windows: lis
 
 def test_it_is_saved_copied_and_told_from_others(normalizer: FrameNormalizer, tmp_path: Path) -> None:
     normalizer.save(tmp_path / "frames")
-    loaded = load_reader(tmp_path / "frames")
+    loaded = Reader.load(tmp_path / "frames")
     assert isinstance(loaded, FrameNormalizer)
     assert (loaded.mean, loaded.variance) == (normalizer.mean, normalizer.variance)
     assert loaded.fingerprint() == normalizer.fingerprint() == copy.deepcopy(normalizer).fingerprint()
     assert loaded.fingerprint() != FrameNormalizer.identity(3).fingerprint()
-    with pytest.raises(InputError, match=r"kind must be that of a tokenizer\. Received: 'frame_normalizer'"):
-        load_tokenizer(tmp_path / "frames")
+    with pytest.raises(InputError, match=r"must be of a Tokenizer\. Received: FrameNormalizer"):
+        Tokenizer.load(tmp_path / "frames")
 
 
 @pytest.mark.parametrize("content", ['{"mean": [1.0]}', '{"mean": [1.0], "variance": []}', "[]", "{"])
@@ -73,7 +73,7 @@ def test_damaged_statistics_are_refused(normalizer: FrameNormalizer, tmp_path: P
     normalizer.save(tmp_path / "frames")
     (tmp_path / "frames" / "statistics.json").write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=r"statistics.json is damaged"):
-        load_reader(tmp_path / "frames")
+        Reader.load(tmp_path / "frames")
 
 
 @pytest.mark.parametrize(

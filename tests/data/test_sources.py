@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from keras_transformer.data import ParallelText, read_pairs
-from keras_transformer.errors import InputError
+from keras_transformer.errors import InputError, NoSplitError
 
 tfds = pytest.importorskip("tensorflow_datasets")
 
@@ -58,16 +58,18 @@ def test_num_pairs_out_of_range(table: str) -> None:
         read_pairs(table, num_pairs=0)
 
 
-def test_a_file_has_no_optional_split(table: str) -> None:
-    for origin in (table, (table, table)):
-        assert read_pairs(origin, "test", optional=True) == []
+def test_a_list_of_files(table: str) -> None:
+    assert read_pairs([table, table]) == [*read_pairs(table), *read_pairs(table)]
+    with pytest.raises(InputError, match=r"A file of pairs must end in .* Received: 'a\.en'"):
+        read_pairs(["a.en", "a.de"])
 
 
 def test_how_many_dates_there_are() -> None:
     pytest.importorskip("babel", reason="needs the demo extra")
     assert len(read_pairs("dates", "validation", seed=3)) == 2000
     assert len(read_pairs("dates", "test", num_pairs=7)) == 7
-    assert read_pairs("dates", "dev", optional=True) == []
+    with pytest.raises(NoSplitError, match="must be one of train, validation, test"):
+        read_pairs("dates", "dev")
 
 
 def test_drops_and_counts_pairs_without_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -209,12 +211,10 @@ def test_unknown_configuration(data_dir: Path) -> None:
 
 
 def test_unknown_split(data_dir: Path) -> None:
-    assert_fault("split 'dev': Unknown split 'dev'", "my_corpus", "dev", data_dir)
-
-
-def test_an_optional_split(data_dir: Path) -> None:
-    assert read_pairs("tfds:my_corpus", "validation", data_dir=data_dir, optional=True) == []
-    assert len(read_pairs("tfds:my_corpus", "train", data_dir=data_dir, optional=True)) == 2
+    assert_fault("split 'dev': it must be one of train", "my_corpus", "dev", data_dir)
+    assert_fault("split 'dev\\[:1\\]': Unknown split 'dev'", "my_corpus", "dev[:1]", data_dir)
+    with pytest.raises(NoSplitError):
+        read_pairs("tfds:my_corpus", "validation", data_dir=data_dir)
 
 
 def test_at_most_so_many_pairs(data_dir: Path) -> None:

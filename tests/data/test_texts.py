@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformer.data import read_texts
-from keras_transformer.errors import InputError
+from keras_transformer.errors import InputError, NoSplitError
 
 TEXTS = ["the sea, wide", "süß", 'a "dog"']
 FILES = {
@@ -29,7 +29,6 @@ def test_files_as_people_have_them(name: str, is_packed: bool, tmp_path: Path) -
     path.write_bytes(gzip.compress(content) if is_packed else content)
     assert read_texts(path) == TEXTS
     assert read_texts([path, path]) == [*TEXTS, *TEXTS]
-    assert read_texts(path, "test", optional=True) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +38,9 @@ def test_files_as_people_have_them(name: str, is_packed: bool, tmp_path: Path) -
         ("a.txt#2", "1\tone\n2\ttwo\n"),
         ("a.csv#body", "id,body\n1,one\n2,two\n"),
         ("a.csv#2", "id,text\n1,one\n2,two\n"),
+        ("a.csv#2", "id,Text\n1,one\n2,two\n"),
         ("a.csv", "text\none\ntwo\n"),
+        ("a.csv", "Text\none\ntwo\n"),
         ("a.csv#text", 'text\n"one"\ntwo\n'),
         ("a.csv#1", "one\ntwo\n"),
         ("a.jsonl#body", '{"id": "1", "body": "one"}\n{"body": "two", "id": "2"}\n'),
@@ -91,6 +92,7 @@ def test_a_dataset_of_tfds(tmp_path: Path) -> None:
     )
     assert read_texts("tfds:small_texts", data_dir=tmp_path) == ["one", "two"]
     assert read_texts("tfds:small_texts#text", data_dir=tmp_path) == ["one", "two"]
-    assert read_texts("tfds:small_texts", "test", optional=True, data_dir=tmp_path) == []
+    with pytest.raises(NoSplitError, match="split 'test': it must be one of train"):
+        read_texts("tfds:small_texts", "test", data_dir=tmp_path)
     with pytest.raises(InputError, match=r"must name a text\. Received: 'tfds:small_texts#label'"):
         read_texts("tfds:small_texts#label", data_dir=tmp_path)

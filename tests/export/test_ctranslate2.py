@@ -293,7 +293,7 @@ def translator() -> kt.Translator:
 
 def test_a_translator_is_written_with_its_tokens(translator: kt.Translator, tmp_path: Path) -> None:
     directory = export_ctranslate2(translator, tmp_path / "deep" / "mine", num_positions=300)
-    tokenizer = kt.text.load_tokenizer(directory / "source_tokenizer")
+    tokenizer = kt.text.Tokenizer.load(directory / "source_tokenizer")
     tokens = json.loads((directory / "shared_vocabulary.json").read_text(encoding="utf-8"))
     assert tokens[:4] == ["[PAD]", "[UNK]", "[START]", "[END]"]
     assert len(set(tokens)) == tokenizer.vocabulary_size

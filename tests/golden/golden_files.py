@@ -92,7 +92,7 @@ def _checkpoint() -> models.Arrays:
 def _tokenized() -> models.Arrays:
     arrays = {}
     for directory in sorted((FILES / "tokenizers").iterdir()):
-        tokenizer = kt.text.load_tokenizer(directory)
+        tokenizer = kt.text.Tokenizer.load(directory)
         token_ids = tokenizer.tokenize(TEXTS)
         texts = [text.decode() for text in tokenizer.detokenize(token_ids.to_tensor()).numpy()]
         arrays |= {

@@ -16,7 +16,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.errors import InputError
 from keras_transformer.export import ServedModel
-from keras_transformer.text import load_tokenizer
+from keras_transformer.text import Tokenizer
 from keras_transformer_cli import main
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def test_2400_flipped_bits(run: Path, export: Path) -> None:
         (lambda: kt.Translator.load(run), run),
         (lambda: ServedModel(export), export),
         (lambda: kt.training.load_model(run), run / "checkpoints"),
-        (lambda: load_tokenizer(run / "source_tokenizer"), run / "source_tokenizer"),
+        (lambda: Tokenizer.load(run / "source_tokenizer"), run / "source_tokenizer"),
     ]
     found: Counter[str] = Counter()
     draw = random.Random(0)

@@ -44,8 +44,8 @@ def refusal(call: Callable[[], object]) -> str:
 
 READERS: dict[str, Callable[[Path], object]] = {
     "translator.json": kt.Translator.load,
-    "source_tokenizer/tokenizer.json": lambda run: kt.text.load_tokenizer(run / "source_tokenizer"),
-    "source_tokenizer/vocabulary.txt": lambda run: kt.text.load_tokenizer(run / "source_tokenizer"),
+    "source_tokenizer/tokenizer.json": lambda run: kt.text.Tokenizer.load(run / "source_tokenizer"),
+    "source_tokenizer/vocabulary.txt": lambda run: kt.text.Tokenizer.load(run / "source_tokenizer"),
     "checkpoints/state.json": Checkpoint,
     "config.json": kt.Run.open,
 }
@@ -96,7 +96,7 @@ def test_what_is_nested_as_ours_is_read() -> None:
 
 def test_a_file_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").symlink_to("/dev/zero")
-    assert "the file is too large" in refusal(lambda: kt.text.load_tokenizer(tmp_path))
+    assert "the file is too large" in refusal(lambda: kt.text.Tokenizer.load(tmp_path))
 
 
 EDITS: list[dict[str, Any]] = [

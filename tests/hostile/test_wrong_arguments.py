@@ -101,7 +101,7 @@ def cases(place: Path) -> dict[str, Case]:
         "WhitespaceTokenizer.train": case(kt.text.WhitespaceTokenizer.train, texts=texts),
         "SubwordTokenizer": case(kt.text.SubwordTokenizer, proto=subwords.proto),
         "SubwordTokenizer.train": case(kt.text.SubwordTokenizer.train, texts=texts * 9, vocabulary_size=12),
-        "load_tokenizer": case(kt.text.load_tokenizer, directory=place / "tokenizer"),
+        "Tokenizer.load": case(kt.text.Tokenizer.load, directory=place / "tokenizer"),
         "Tokenizer.padded_ids": case(tokenizer.padded_ids, texts=texts, max_length=4),
         "Tokenizer.round_trip": case(tokenizer.round_trip, texts=texts),
         "Tokenizer.save": case(tokenizer.save, directory=place / "other"),

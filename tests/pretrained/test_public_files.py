@@ -322,7 +322,7 @@ def test_a_tokenizer_of_one_file_splits_as_its_model(
     np.testing.assert_array_equal(after.original_ids, before.original_ids)
     # It is saved and read again.
     after.save(tmp_path / "saved")
-    assert kt.text.load_tokenizer(tmp_path / "saved").fingerprint() == after.fingerprint()
+    assert kt.text.Tokenizer.load(tmp_path / "saved").fingerprint() == after.fingerprint()
 
 
 @pytest.mark.parametrize(("code", "form"), [("gsw", "__gsw__"), ("tyv_Cyrl", "tyv_Cyrl")])

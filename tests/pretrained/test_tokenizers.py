@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from keras_transformer.errors import InputError
 from keras_transformer.pretrained import read_tokenizers
-from keras_transformer.text import Tokenizer, load_tokenizer
+from keras_transformer.text import Tokenizer
 
 MULTI30K = Path(__file__).parents[2].parent / "shared" / "data" / "multi30k"
 SIZE = 180 if MULTI30K.is_dir() else 100  # of the vocabularies; the texts below have no more pieces
@@ -269,7 +269,7 @@ def test_a_language_after_the_end(root: Path, tmp_path: Path) -> None:
     assert ids[0].tolist() == [3, language, 0, 0, 0]
     assert ids[1, 3:].tolist() == [3, language]
     source.save(tmp_path)
-    loaded = load_tokenizer(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
     assert (loaded.end_ids, loaded.original_ids[2]) == (source.end_ids, source.original_ids[2])
     # Both have one vocabulary, so that they may share a table of vectors.
     np.testing.assert_array_equal(source.original_ids, target.original_ids)
@@ -315,7 +315,7 @@ def test_special_tokens_in_a_text_are_text(marian: Path) -> None:
 def test_they_are_saved_and_read(marian: Path, tmp_path: Path) -> None:
     source, target = read_tokenizers(marian, target_language="deu")
     source.save(tmp_path / "saved")
-    loaded = load_tokenizer(tmp_path / "saved")
+    loaded = Tokenizer.load(tmp_path / "saved")
     assert loaded.fingerprint() == source.fingerprint() != target.fingerprint()
     assert loaded.tokenize(HARD).to_list() == source.tokenize(HARD).to_list()
     assert loaded.original_ids.tolist() == source.original_ids.tolist()
@@ -325,7 +325,7 @@ LOADED = """
 import sys
 import keras_transformer.text
 assert "keras_transformer.pretrained" not in sys.modules
-print(keras_transformer.text.load_tokenizer(sys.argv[1]).fingerprint())
+print(keras_transformer.text.Tokenizer.load(sys.argv[1]).fingerprint())
 """
 
 

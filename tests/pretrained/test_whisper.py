@@ -14,7 +14,7 @@ from keras_transformer.errors import InputError
 from keras_transformer.pretrained import from_hugging_face, read_tokenizers
 from keras_transformer.pretrained.languages import _spoken_code
 from keras_transformer.tasks import TruncationWarning
-from keras_transformer.text import load_reader
+from keras_transformer.text import Reader
 from pretrained_models import save_whisper
 
 pytestmark = pytest.mark.backend
@@ -83,7 +83,7 @@ def test_features_are_those_of_transformers(num_mels: int, tmp_path: Path) -> No
     [wanted] = ours.frames(samples["noise"][None, :8000], 3000).numpy()
     np.testing.assert_array_equal(first, wanted)
     ours.save(tmp_path / "features")
-    again = load_reader(tmp_path / "features")
+    again = Reader.load(tmp_path / "features")
     np.testing.assert_array_equal(again.frames(samples["short"][None], 3000), frames_of(ours, samples))
 
 

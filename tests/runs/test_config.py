@@ -144,7 +144,7 @@ def test_wrong_json_says_where(text: str, reason: str) -> None:
         ({"tokens_per_batch": 0}, "`tokens_per_batch` must be greater than or equal to 1. Received: tokens"),
         ({"tokens_per_batch": 2**31}, "must be less than 2147483648. Received: tokens_per_batch=2147483648."),
         ({"seed": -1}, "`seed` must be greater than or equal to 0. Received: seed=-1."),
-        ({"seed": 2**32}, "`seed` must be less than 4294967296. Received: seed=4294967296."),
+        ({"seed": 2**31}, "`seed` must be less than 2147483648. Received: seed=2147483648."),
         ({"validation_fraction": 1.5}, "must be less than 1. Received: validation_fraction=1.5."),
         (
             {"validation_fraction": 0},
@@ -216,7 +216,7 @@ def test_the_name_is_no_path(name: str) -> None:
     "options",
     [
         {"validation_fraction": 0, "validation_source": "a", "validation_target": "b"},
-        {"length_penalty": 0, "peak_learning_rate": 1, "seed": 2**32 - 1},
+        {"length_penalty": 0, "peak_learning_rate": 1, "seed": 2**31 - 1},
         {"kind": "character", "target_kind": "whitespace", "shared": False},
         {"kind": "character", "target_kind": "subword", "shared": False, "subword_dropout": 0.1},
         {"initial_model": "runs/a", "num_heads": 3},

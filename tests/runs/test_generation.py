@@ -76,7 +76,7 @@ def test_it_is_opened_and_scored_again(generated: Path) -> None:
     assert run.evaluate()["perplexity"] == pytest.approx(report["scores"]["perplexity"]["value"], rel=1e-5)
     with pytest.raises(InputError, match=r"Received: a run with task='generate'"):
         _ = run.translator
-    assert type(kt.tasks.load_task(generated / "runs/tales")) is kt.TextGenerator
+    assert type(kt.tasks.ModelTask.load(generated / "runs/tales")) is kt.TextGenerator
 
 
 # Neither Keras nor this package: the client of a program that knows TensorFlow alone.
@@ -144,7 +144,7 @@ def test_a_run_of_another_task_is_replaced_whole(generated: Path, tmp_path: Path
     Run(RunConfig.default(**options, **sizes, epochs=1)).train(overwrite=True, verbose=0)
     assert not (tmp_path / "tales/generator.json").exists()
     assert not (tmp_path / "tales/tokenizer").exists()
-    assert isinstance(kt.tasks.load_task(tmp_path / "tales"), kt.Translator)
+    assert isinstance(kt.tasks.ModelTask.load(tmp_path / "tales"), kt.Translator)
 
 
 def texts_of(directory: Path, **options: Any) -> Any:

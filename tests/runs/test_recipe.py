@@ -85,7 +85,7 @@ def test_a_script_chooses_what_a_run_chooses(
     recipe = Recipe.of(pairs)
 
     def stop(model: Any, *_: object, **__: object) -> None:
-        models.append((model, kt.text.load_tokenizer(tmp_path / "x" / "source_tokenizer")))
+        models.append((model, kt.text.Tokenizer.load(tmp_path / "x" / "source_tokenizer")))
         raise KeyboardInterrupt
 
     models: list[Any] = []

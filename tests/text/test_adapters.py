@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import keras_transformer as kt
 from keras_transformer.errors import InputError
-from keras_transformer.text import Tokenizer, as_tokenizer, load_tokenizer
+from keras_transformer.text import Tokenizer, as_tokenizer
 
 CORPUS = ["a dog runs", "the cat sits on it", "the dog sits", "a cat runs"]
 KINDS = ("words", "byte_pair", "word_piece", "sentence_piece")
@@ -101,7 +101,7 @@ def test_the_pieces_are_those_of_the_other(others: dict[str, Any]) -> None:
 
 def test_it_is_saved_and_read(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
-    loaded = load_tokenizer(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
     assert loaded.fingerprint() == tokenizer.fingerprint()
     texts = ["the dog runs", "x"]
     assert loaded.tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
@@ -110,7 +110,7 @@ def test_it_is_saved_and_read(tokenizer: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"
     path.write_bytes(b'{"kind": "words"}')
     with pytest.raises(InputError, match=r"vocabulary\.json is damaged\. It must describe a tokenizer"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_a_model_is_read_from_its_file(others: dict[str, Any], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_transformer.errors import InputError
-from keras_transformer.text import CharacterTokenizer, WhitespaceTokenizer, load_tokenizer
+from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 
 
 def test_one_token_per_code_point() -> None:
@@ -48,12 +48,12 @@ def test_pieces_must_be_single_characters() -> None:
 def test_white_space_survives_the_file(tmp_path: Path) -> None:
     vocabulary = tuple(" \t\n\r\x0b\x0c\x85\u2028\u3000\\\"'")
     CharacterTokenizer(vocabulary).save(tmp_path)
-    assert load_tokenizer(tmp_path).vocabulary == vocabulary
+    assert Tokenizer.load(tmp_path).vocabulary == vocabulary
 
 
 def test_options_survive_the_file(tmp_path: Path) -> None:
     CharacterTokenizer("a", lowercase=True, normalize_spaces=True).save(tmp_path)
-    assert load_tokenizer(tmp_path).tokenize([" A "]).to_list() == [[4]]
+    assert Tokenizer.load(tmp_path).tokenize([" A "]).to_list() == [[4]]
 
 
 def test_a_file_that_repeats_an_entry_is_named(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_file_that_repeats_an_entry_is_named(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.txt"
     path.write_text(path.read_text().replace('"b"', '"a"'))
     with pytest.raises(InputError, match=rf"^{path} is damaged\. .*not repeat a piece\. Received: 'a' twice"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_a_file_without_entries_is_named(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_file_without_entries_is_named(tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.txt"
     path.write_text(path.read_text().replace('"a"\n', ""))
     with pytest.raises(InputError, match=rf"^{path} is damaged\. .*must not be empty\. Received: \[\]"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_one_token_per_word() -> None:
@@ -106,7 +106,7 @@ def test_pieces_must_be_single_words(word: str) -> None:
 
 def test_vocabulary_survives_the_file(tmp_path: Path) -> None:
     WhitespaceTokenizer(['"', "\\n", "é"], lowercase=True).save(tmp_path)
-    loaded = load_tokenizer(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
     assert (loaded.vocabulary, loaded.lowercase) == (('"', "\\n", "é"), True)
 
 
@@ -208,7 +208,7 @@ def test_every_vocabulary_survives_the_file(pieces: set[str]) -> None:
     vocabulary = tuple(sorted(pieces))
     with TemporaryDirectory() as directory:
         CharacterTokenizer(vocabulary).save(directory)
-        assert load_tokenizer(directory).vocabulary == vocabulary
+        assert Tokenizer.load(directory).vocabulary == vocabulary
 
 
 def forget_checksum(path: Path) -> None:
@@ -218,7 +218,7 @@ def forget_checksum(path: Path) -> None:
 def test_a_file_with_dos_line_ends_is_read(path: Path) -> None:
     forget_checksum(path)
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    assert load_tokenizer(path.parent).vocabulary == ("a", " ", "é")
+    assert Tokenizer.load(path.parent).vocabulary == ("a", " ", "é")
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_file_with_dos_line_ends_is_read(path: Path) -> None:
 def test_a_damaged_line_is_named(path: Path, line: bytes, shown: str) -> None:
     path.write_bytes(SPECIAL_LINES + line + b'\n"b"\n')
     with pytest.raises(InputError) as error:
-        load_tokenizer(path.parent)
+        Tokenizer.load(path.parent)
     wanted = f"{path} is damaged. Line 5 must be a JSON string. Received: "
     assert str(error.value).startswith(wanted)
     assert shown in str(error.value)
@@ -238,4 +238,4 @@ def test_a_damaged_line_is_named(path: Path, line: bytes, shown: str) -> None:
 def test_special_tokens_must_come_first(path: Path) -> None:
     path.write_bytes(b'"a"\n"b"\n')
     with pytest.raises(InputError, match=r"vocabulary\.txt is damaged\. It must start with .*: \('a', 'b'\)"):
-        load_tokenizer(path.parent)
+        Tokenizer.load(path.parent)

@@ -6,7 +6,7 @@ import pytest
 import sentencepiece
 
 from keras_transformer.errors import InputError
-from keras_transformer.text import SubwordTokenizer, VocabularyWarning, load_tokenizer
+from keras_transformer.text import SubwordTokenizer, Tokenizer, VocabularyWarning
 
 CORPUS = ["the cat sat on the mat", "The dog sat", "the rat"]
 
@@ -65,7 +65,7 @@ def test_a_damaged_file_is_named(tokenizer: SubwordTokenizer, tmp_path: Path) ->
     path = tmp_path / "vocabulary.spm"
     path.write_bytes(b"garbage")
     with pytest.raises(InputError, match=rf"^{path} is damaged\. `proto` must be a SentencePiece model"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_another_model_is_refused(tokenizer: SubwordTokenizer, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_another_model_is_refused(tokenizer: SubwordTokenizer, tmp_path: Path) -
     other = SubwordTokenizer.train(CORPUS, vocabulary_size=29)
     (tmp_path / "vocabulary.spm").write_bytes(other.proto)
     with pytest.raises(InputError, match=r"vocabulary\.spm is damaged: SHA-256 must be "):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_the_model_survives_a_new_global_seed() -> None:

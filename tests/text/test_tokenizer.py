@@ -20,7 +20,6 @@ from keras_transformer.text import (
     CharacterTokenizer,
     SubwordTokenizer,
     Tokenizer,
-    load_tokenizer,
 )
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 
@@ -203,7 +202,7 @@ def test_wrong_ranks_are_named(tokenizer: Tokenizer) -> None:
 
 def test_saved_tokenizer_is_loaded(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
-    loaded = load_tokenizer(str(tmp_path))
+    loaded = Tokenizer.load(str(tmp_path))
     assert type(loaded) is type(tokenizer)
     assert loaded.options == tokenizer.options
     assert ids(loaded, *AWKWARD) == ids(tokenizer, *AWKWARD)
@@ -222,7 +221,7 @@ def test_a_missing_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> 
     path = tmp_path / tokenizer.vocabulary_file
     path.unlink()
     with pytest.raises(InputError, match=rf"Cannot read {path}: No such file or directory\."):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_an_empty_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> None:
@@ -230,7 +229,7 @@ def test_an_empty_vocabulary_is_named(tokenizer: Tokenizer, tmp_path: Path) -> N
     path = tmp_path / tokenizer.vocabulary_file
     path.write_bytes(b"")
     with pytest.raises(InputError, match=rf"Cannot read {path}: the file is empty\."):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 @pytest.mark.parametrize("end", [-1, 1, 50])
@@ -239,7 +238,7 @@ def test_a_vocabulary_cut_short_is_named(tokenizer: Tokenizer, tmp_path: Path, e
     path = tmp_path / tokenizer.vocabulary_file
     path.write_bytes(path.read_bytes()[:end])
     with pytest.raises(InputError) as error:
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -277,7 +276,7 @@ def test_an_unknown_kind_is_named(kind: object, module: object, tmp_path: Path) 
     (tmp_path / "tokenizer.json").write_text(json.dumps({"kind": kind, "module": module}))
     message = r"tokenizer\.json: kind must be one of \(.*'character', .*'subword', .*\)\. "
     with pytest.raises(InputError, match=f"{message}Received: {re.escape(repr(kind))}"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
     assert "antigravity" not in sys.modules  # a module of others is not imported
 
 
@@ -291,25 +290,25 @@ def test_an_unknown_kind_is_named(kind: object, module: object, tmp_path: Path) 
 def test_a_wrong_option_is_named(directory: Path, options: dict[str, object], message: str) -> None:
     (directory / "tokenizer.json").write_text(json.dumps({"kind": "character", **options}))
     with pytest.raises(InputError, match=message):
-        load_tokenizer(directory)
+        Tokenizer.load(directory)
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"{'a': 1}", b"[" * 99999])
 def test_options_must_be_json(directory: Path, content: bytes) -> None:
     (directory / "tokenizer.json").write_bytes(content)
     with pytest.raises(InputError, match=r"saved/tokenizer\.json is not valid JSON: "):
-        load_tokenizer(directory)
+        Tokenizer.load(directory)
 
 
 def test_options_must_be_an_object(directory: Path) -> None:
     (directory / "tokenizer.json").write_text("[1]")
     with pytest.raises(InputError, match=r"must hold a JSON object\. Received: \[1\]\."):
-        load_tokenizer(directory)
+        Tokenizer.load(directory)
 
 
 def test_a_directory_that_is_no_tokenizer_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"Cannot read {tmp_path}/tokenizer\.json: No such file"):
-        load_tokenizer(tmp_path)
+        Tokenizer.load(tmp_path)
 
 
 def test_a_changed_vocabulary_is_refused_unless_there_is_no_checksum(directory: Path) -> None:
@@ -319,9 +318,9 @@ def test_a_changed_vocabulary_is_refused_unless_there_is_no_checksum(directory: 
         InputError,
         match=rf"vocabulary\.txt is damaged: SHA-256 must be {ABC_SHA256}\. Rec",
     ):
-        load_tokenizer(directory)
+        Tokenizer.load(directory)
     (directory / "tokenizer.json").write_text('{"kind": "character"}')
-    assert ids(load_tokenizer(directory), "yz") == [[5, 6]]
+    assert ids(Tokenizer.load(directory), "yz") == [[5, 6]]
 
 
 @pytest.mark.slow

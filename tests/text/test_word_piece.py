@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from keras_transformer.text import BertTokenizer, load_tokenizer
+from keras_transformer.text import BertTokenizer, Tokenizer
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 PIECES = (*SPECIAL, "[MASK]", "un", "##aff", "##able", "cafe", "Cafe", "caf\u00e9", "!", "\u6f22", "a", "##b")
@@ -54,6 +54,6 @@ def test_options() -> None:
 def test_it_is_saved_and_joins_pieces(tmp_path: Path) -> None:
     tokenizer = make()
     tokenizer.save(tmp_path)
-    again = load_tokenizer(tmp_path)
+    again = Tokenizer.load(tmp_path)
     assert again.fingerprint() == tokenizer.fingerprint() != make(split_on_cjk=False).fingerprint()
     assert again.round_trip(["Unaffable  cafe !"]) == ["unaffable cafe !"]

@@ -203,10 +203,10 @@ print({name: checkpoint.history[name] for name in ("loss", "val_loss", "perplexi
 """
 
 
-def fit_history(backend: str, mode: str, directory: Path) -> dict[str, list[float]]:
+def history(backend: str, program: str, mode: str, directory: Path) -> dict[str, list[float]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": backend}
     environment["XLA_FLAGS"] += f" {DEVICES}2"
-    words = [sys.executable, "-W", "ignore", "-c", FIT, mode, str(directory)]
+    words = [sys.executable, "-W", "ignore", "-c", program, mode, str(directory)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return ast.literal_eval(done.stdout.splitlines()[-1])
@@ -216,7 +216,53 @@ def fit_history(backend: str, mode: str, directory: Path) -> dict[str, list[floa
 @pytest.mark.parametrize(("backend", "mode"), [("tensorflow", "mirrored"), ("jax", "data_parallel")])
 def test_fit_on_several_devices_is_fit_on_one(backend: str, mode: str, tmp_path: Path) -> None:
     pytest.importorskip(backend)
-    one, several = (fit_history(backend, each, tmp_path / each) for each in ("one", mode))
+    one, several = (history(backend, FIT, each, tmp_path / each) for each in ("one", mode))
+    for name, values in one.items():
+        assert several[name] == pytest.approx(values, abs=1e-5), name
+
+
+# A batch of 3 rows for two devices, with Keras's loss of rows and with the loss of tokens that ignores -100.
+FIT_LABELS = """
+import contextlib
+import sys
+mode, directory = sys.argv[1:]
+import tensorflow as tf
+import keras
+import keras_transformer as kt
+tokenizer = kt.text.CharacterTokenizer(["a", "b"])
+texts = kt.data.classification_dataset(
+    [("ab", "x"), ("b", "y"), ("ba", "x")], tokenizer, ["x", "y"], class_weight="balanced", shuffle=False
+)
+words = kt.data.tagging_dataset([(["ab", "b"], ["x", "y"])] * 3, tokenizer, ["x", "y"], shuffle=False)
+keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+token_loss = kt.training.MaskedCrossentropy(pad_id=-100)
+losses = {}
+with kt.training.distributed(mode) if mode != "one" else contextlib.nullcontext():
+    token_accuracy = kt.training.MaskedAccuracy(pad_id=-100)
+    for name, dataset, pooling, loss, accuracy in (
+        ("texts", texts, "mean", keras_loss, "accuracy"), ("words", words, None, token_loss, token_accuracy)
+    ):
+        keras.utils.set_random_seed(0)
+        sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 8, "dropout": 0.0}
+        model = kt.EncoderModel(tokenizer.vocabulary_size, 2, pooling=pooling, **sizes)
+        model.compile(keras.optimizers.SGD(0.5), loss, weighted_metrics=[accuracy])
+        options = {"epochs": 3, "verbose": 0}
+        checkpoint = kt.training.fit(model, dataset, dataset, directory=f"{directory}/{name}", **options)
+        losses[name] = checkpoint.history["loss"] + checkpoint.history["val_accuracy"]
+    if mode != "one":
+        model.compile("sgd", keras_loss, metrics=["accuracy"])
+        try:
+            kt.training.fit(model, texts, directory=f"{directory}/refused")
+        except kt.errors.InputError as error:
+            print(error)
+print(losses)
+"""
+
+
+@pytest.mark.slow
+def test_labels_on_several_devices_are_learned_as_on_one(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    one, several = (history("jax", FIT_LABELS, mode, tmp_path / mode) for mode in ("one", "data_parallel"))
     for name, values in one.items():
         assert several[name] == pytest.approx(values, abs=1e-5), name
 
@@ -227,7 +273,7 @@ def test_fit_on_several_devices_is_fit_on_one(backend: str, mode: str, tmp_path:
         (1, kt.training.MaskedCrossentropy(), 3),
         (2, kt.training.MaskedCrossentropy(), 4),
         (2, [kt.training.MaskedCrossentropy()], 4),
-        (2, kt.training.MaskedCrossentropy(pad_id=-100), 3),
+        (2, kt.training.MaskedCrossentropy(pad_id=-100), 4),
         (2, [kt.training.MaskedCrossentropy(), kt.training.MaskedCrossentropy(pad_id=-100)], 3),
         (2, "mse", 3),
     ],
