@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformer._arguments import check_choice, check_flags, check_positive
 from keras_transformer._backend.indexing import dynamic_shape, gather, largest
 from keras_transformer.decoding.constraints import _is_absent, _Limits
-from keras_transformer.decoding.log_probabilities import _best_tokens, _is_possible
+from keras_transformer.decoding.log_probabilities import _is_possible
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import LOWEST_SCORE, Tensor
 
@@ -197,11 +197,8 @@ class BeamSearch(Search):
         logits, cache = step(ops.reshape(state.last_ids, (-1,)), state.position, state.cache)
         # At most `2n` tokens of one hypothesis can be among the `2n` best extensions of the source.
         num_tokens = min(2 * self.beam_size, logits.shape[-1])
-        if self.constraints.is_idle(state.limits):
-            scores, ids = _best_tokens(logits, num_tokens, self._ids)
-        else:
-            _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
-            scores, ids = largest(allowed, num_tokens)
+        _, allowed = self._allowed(logits, state.running_ids, state.position, state.limits, max_length)
+        scores, ids = largest(allowed, num_tokens)
         scores = ops.reshape(scores, (-1, self.beam_size, num_tokens))
         totals = state.running_log_probabilities[:, :, None] + scores
         totals = ops.reshape(totals, (-1, self.beam_size * num_tokens))

@@ -9,7 +9,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import check_flags, check_number, check_several
-from keras_transformer.decoding.log_probabilities import FORCED_LOG_PROBABILITY, _is_possible
+from keras_transformer.decoding.log_probabilities import (
+    FORCED_LOG_PROBABILITY,
+    _banned_tokens,
+    _is_possible,
+)
 from keras_transformer.types import LOWEST_SCORE, SpecialIds, Tensor
 
 # Products such as 1.1 * 10 are not exactly the intended integer.
@@ -156,10 +160,6 @@ class Constraints:
             longest = ops.clip(longest + self.max_length_offset, 1, max_length)
         return _Limits(ops.maximum(shortest, self.min_length), longest, prefix_ids)
 
-    def is_idle(self, limits: _Limits) -> bool:
-        """Return whether there are neither constraints nor prefixes."""
-        return self == NO_CONSTRAINTS and _is_absent(limits.prefix_ids)
-
     def apply(
         self,
         log_probabilities: Tensor,
@@ -300,11 +300,6 @@ def _check_vocabulary(
                 f"`{name}` must be in the vocabulary{'' if end_id is None else ' and not the end token'}. "
                 f"Received: {token_id} in {name}, vocabulary_size={vocabulary_size}, end={end_id}."
             )
-
-
-def _banned_tokens(token_ids: tuple[int, ...], vocabulary_size: int) -> Tensor:
-    """Return a mask of the banned tokens, bool `(1, v)`."""
-    return ops.convert_to_tensor(np.isin(np.arange(vocabulary_size), token_ids)[None, :])
 
 
 def _completed_sequences(

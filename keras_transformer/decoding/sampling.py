@@ -12,7 +12,6 @@ from keras_transformer._backend.random import draw_uniforms
 from keras_transformer.decoding.constraints import _Limits
 from keras_transformer.decoding.log_probabilities import (
     FORCED_LOG_PROBABILITY,
-    _best_tokens,
     _is_possible,
 )
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
@@ -111,12 +110,9 @@ class GreedySearch(_IndependentSearch):
     kind: ClassVar[str] = "greedy"
 
     def _choose(self, logits: Tensor, state: _IndependentState, max_length: int) -> tuple[Tensor, Tensor]:
-        if self.constraints.is_idle(state.limits):
-            gained, chosen = _best_tokens(logits, 1, self._ids)
-        else:
-            scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
-            _, chosen = largest(allowed)
-            gained = ops.take_along_axis(scores, chosen, axis=-1)
+        scores, allowed = self._allowed(logits, state.token_ids, state.position, state.limits, max_length)
+        _, chosen = largest(allowed)
+        gained = ops.take_along_axis(scores, chosen, axis=-1)
         return chosen[:, 0], gained[:, 0]
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -15,9 +15,8 @@ from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.directory import _has_checkpoint, write_config
 from keras_transformer.runs.kind import Encoded, ProgressBar, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_sizes
-from keras_transformer.tasks import ModelTask
 from keras_transformer.text import Reader
-from keras_transformer.training.checkpoint import Checkpoint, load_model
+from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit
 
 _LOGGER = logging.getLogger(__name__)
@@ -79,6 +78,15 @@ class _RunBatches:
         return self.kind.batches(self.validation, self.readers, self.sizes.tokens_per_batch, None)
 
 
+class _Trained(NamedTuple):
+    """A trained model, with the weights that are kept, and its epochs."""
+
+    model: keras.Model
+    checkpoint: Checkpoint
+    average_last: int | None
+    """Number of epochs whose weights are averaged; None for the best epoch."""
+
+
 def _train_model(
     data: _RunBatches,
     saved: RunConfig,
@@ -86,7 +94,7 @@ def _train_model(
     *,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: str | int = "auto",
-) -> Checkpoint:
+) -> _Trained:
     kind, recipe = data.kind, data.kind.config.training
     directory = Path(kind.config.run_directory, kind.config.name)
     keras.utils.set_random_seed(recipe.seed)
@@ -109,7 +117,7 @@ def _train_model(
             "%s training %s, %s validation %s, %s batches an epoch, %s parameters",
             *(counts[0], kind.noun, counts[1], kind.noun, *counts[2:]),
         )
-        return fit(
+        checkpoint = fit(
             model,
             batches,
             data.validation_batches(),
@@ -122,21 +130,18 @@ def _train_model(
             callbacks=callbacks,
             verbose=verbose,
         )
-
-
-def _finished_task(data: _RunBatches, directory: Path) -> ModelTask:
-    average_last, checkpoint = data.kind.config.training.average_last, Checkpoint(directory)
-    if average_last is not None:
+        average_last = recipe.average_last
+        if average_last is None:
+            _LOGGER.info("best epoch: %d", checkpoint.best_epoch)
+            return _Trained(model, checkpoint, None)
         # The first epochs of a short run are far from its last: averaging 8 of 8 on Multi30k gave 24.6 BLEU.
         wanted, average_last = average_last, min(average_last, (checkpoint.epoch + 1) // 2)
-        note = "" if wanted == average_last else f"; average_last={wanted} is more than half of them"
+        note = ""
+        if average_last < wanted:
+            checkpoint.restore_result(model, average_last)
+            note = f"; average_last={wanted} is more than half of them"
         _LOGGER.info("averaging the last %d of %d epochs%s", average_last, checkpoint.epoch, note)
-    else:
-        _LOGGER.info("best epoch: %d", checkpoint.best_epoch)
-    # Mixed precision is only for training: the weights are float32, every export accepts a float32 model, and
-    # its outputs do not depend on the precision of the training.
-    model = load_model(directory, average_last=average_last).with_dtype("float32")
-    return data.kind.make_task(model, data.readers)
+        return _Trained(model, checkpoint, average_last)
 
 
 def _new_model(data: _RunBatches, num_batches: int) -> keras.Model:

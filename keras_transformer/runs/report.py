@@ -22,15 +22,15 @@ from keras_transformer._files import write_file
 from keras_transformer.runs.config import RunConfig
 from keras_transformer.runs.directory import PAGE_FILE, _flat
 from keras_transformer.runs.kind import RunKind, RunResults
+from keras_transformer.runs.model import _Trained
 from keras_transformer.text import Tokenizer
-from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.types import SPECIAL_IDS
 
 _NUM_TOKENS = 40
 _NUM_BINS = 32
 
 
-def _write_report(kind: RunKind, results: RunResults, checkpoint: Checkpoint, seconds: int) -> None:
+def _write_report(kind: RunKind, results: RunResults, trained: _Trained, seconds: int) -> None:
     """Write `report.html` from the template and values of the run's kind."""
     config = kind.config
     values = {
@@ -38,10 +38,11 @@ def _write_report(kind: RunKind, results: RunResults, checkpoint: Checkpoint, se
         "directory": str(results.directory),
         "kind": kind,
         "config": config,
-        "checkpoint": checkpoint,
+        "checkpoint": trained.checkpoint,
+        "average_last": trained.average_last,
         "seconds": seconds,
         "target": Path(config.export_directory, config.name),
-        "charts": _charts(checkpoint.history),
+        "charts": _charts(trained.checkpoint.history),
         "settings": _settings(config, results.task.model),
         "sides": [],
         "now": datetime.now(UTC),

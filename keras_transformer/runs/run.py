@@ -26,7 +26,7 @@ from keras_transformer.runs.directory import (
     resumed,
 )
 from keras_transformer.runs.kind import ProgressBar, RunData, RunKind, RunResults
-from keras_transformer.runs.model import _finished_task, _run_readers, _RunBatches, _train_model
+from keras_transformer.runs.model import _run_readers, _RunBatches, _train_model
 from keras_transformer.runs.report import _write_report
 from keras_transformer.tasks import ModelTask, Translator
 from keras_transformer.training.checkpoint import Checkpoint
@@ -87,6 +87,7 @@ class Run:
             InputError: If the directory holds no run, or a field name or a value is invalid.
         """
         path = as_path(directory)
+        path = path if path.name.strip(".") else path.resolve()  # `.` and `..` have no name
         # The current path: the directory may have been moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
         return cls(_saved_config(path).override(**{**place, **options}))
@@ -195,8 +196,10 @@ class Run:
                 readers = _run_readers(kind, directory, examples)
                 data = _RunBatches(kind, examples, readers, progress)
                 self.kind = self.kind.completed(data.sizes._asdict())
-                checkpoint = _train_model(data, saved, devices, callbacks=callbacks, verbose=verbose)
-            self.task = _finished_task(data, directory)
+                trained = _train_model(data, saved, devices, callbacks=callbacks, verbose=verbose)
+            # Mixed precision is only for training: the weights are float32, every export accepts a float32
+            # model, and its outputs do not depend on the precision of the training.
+            self.task = kind.make_task(trained.model.with_dtype("float32"), readers)
             self.task.save(directory)
             report, self.outputs = self.kind.score(self.task, examples.test, progress=progress)
             # Sources for the check and warm-up of an export, which may run without the data files.
@@ -205,7 +208,7 @@ class Run:
             values = {**report.to_dict(), "seconds": seconds, "examples": sources}
             write_file(directory / REPORT_FILE, as_json(values))
             results = RunResults(examples, readers, data.training, self.task, report, self.outputs, directory)
-            _write_report(self.kind, results, checkpoint, seconds)
+            _write_report(self.kind, results, trained, seconds)
         return report
 
     def evaluate(

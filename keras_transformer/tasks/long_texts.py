@@ -26,7 +26,7 @@ class _SplitAll(_StringFunctions):
     def _translate_in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
         [texts] = source
         tokenizer = cast("TextSource", self._source).tokenizer
-        pieces = split_texts(texts, tokenizer, self._max_source_length, is_long)
+        pieces = split_texts(texts, tokenizer, self._task.max_source_length, is_long)
         # Batches of similar length, since the longest piece determines the cost.
         order = tf.argsort(tf.strings.length(pieces.pieces), direction="DESCENDING")
         num_pieces = tf.size(order)

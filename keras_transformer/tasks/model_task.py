@@ -45,9 +45,9 @@ class ModelTask(Task):
     def __init__(self, model: keras.Model, source: Source) -> None:
         self.model = model
         self.source = source
-        # Compiled once for each combination of search, limits and weight dtypes: an assigned search takes
-        # effect at once, and the previous one is not compiled again.
-        self._functions: dict[tuple[object, ...], Any] = {}
+        # Compiled once for each combination of search, output length and weight dtypes: an assigned search
+        # takes effect at once, and the previous one is not compiled again.
+        self._compiled: dict[tuple[object, ...], _CompiledFunctions] = {}
 
     @property
     def max_source_length(self) -> int:
@@ -68,7 +68,7 @@ class ModelTask(Task):
 
     @property
     def token_functions(self) -> Any:
-        """Computations on token ids with the model, not compiled."""
+        """Computations on token ids with the model, not compiled; a hashable tuple."""
         raise NotImplementedError
 
     def string_functions(self, tokens: Any) -> Any:
@@ -78,11 +78,11 @@ class ModelTask(Task):
     @property
     def functions(self) -> Any:
         """Functions of the signatures for the current options, limits and weights."""
-        names = (*self.option_types, *self.limit_names)
-        key = (*(getattr(self, name) for name in names), self._dtypes())
-        if key not in self._functions:
-            self._functions[key] = self.string_functions(_CompiledFunctions(self.token_functions, self.model))
-        return self._functions[key]
+        tokens = self.token_functions
+        key = tokens, self._dtypes()
+        if key not in self._compiled:
+            self._compiled[key] = _CompiledFunctions(tokens, self.model)
+        return self.string_functions(self._compiled[key])
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class ModelTask(Task):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for another process, which compiles its functions itself."""
-        return {**vars(self), "_functions": {}}
+        return {**vars(self), "_compiled": {}}
 
     def save(self, directory: str | Path) -> None:
         """Save the model, its tokenizers and its options, to be read by `load`.

@@ -1,6 +1,6 @@
 """Base class of tasks whose model returns logits: text classification and tagging."""
 
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import keras
 from keras import ops
@@ -10,17 +10,16 @@ from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.types import Tensor
 
 
-class _Predictions:
+class _Predictions(NamedTuple):
     """Logits of a model, not compiled, so that they can be traced into a graph."""
 
-    def __init__(self, model: keras.Model) -> None:
-        self._model = model
+    model: keras.Model
 
     def predict(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """Return the logits of the model's inputs, float32."""
-        names = [tensor.name for tensor in self._model.inputs]
+        names = [tensor.name for tensor in self.model.inputs]
         given = inputs[0] if len(names) == 1 else dict(zip(names, inputs, strict=True))
-        return ops.cast(self._model(given, training=False), "float32")
+        return ops.cast(self.model(given, training=False), "float32")
 
 
 class PredictionTask(ModelTask):

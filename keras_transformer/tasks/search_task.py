@@ -78,14 +78,7 @@ class SearchTask(ModelTask, TextTask):
 
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return a function from strings to strings for each signature. They call `tokens`."""
-        return SPLITTING[self._splitting](
-            tokens,
-            self.source,
-            self.target_tokenizer,
-            self.max_source_length,
-            self.max_target_length,
-            self.default_options,
-        )
+        return SPLITTING[self._splitting](self, tokens)
 
     @property
     def num_outputs(self) -> int:

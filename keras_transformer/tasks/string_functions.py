@@ -1,15 +1,13 @@
 """String functions of the signatures, which a task calls and an export serves."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.decoding import SearchResult
 from keras_transformer.tasks.results import NOT_GIVEN
-from keras_transformer.tasks.sources import Batch, Source, _is_blank
-from keras_transformer.text import Tokenizer
+from keras_transformer.tasks.sources import Batch, _is_blank
 from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
 
 Tensors = dict[str, tf.Tensor]
@@ -24,19 +22,6 @@ _EMPTY_OUTPUTS: dict[str, np.ndarray] = {
 }
 
 
-class _TokenFunctionsProtocol(Protocol):
-    """Interface of token functions, compiled or traced."""
-
-    def find(self, inputs: Batch, *options: tf.Tensor) -> SearchResult:
-        """Generate the outputs of a batch."""
-
-    def score(self, inputs: Batch, target_ids: tf.Tensor) -> Sequence[tf.Tensor]:
-        """Score targets."""
-
-    def attend(self, inputs: Batch, target_ids: tf.Tensor) -> tf.Tensor:
-        """Return the attention of targets."""
-
-
 class _StringFunctions:
     """A function for each signature, from columns to the outputs that `TEXT_SIGNATURES` lists.
 
@@ -44,38 +29,19 @@ class _StringFunctions:
     export. `is_cut`, boolean `(b,)`, is True for texts that were longer than a limit.
 
     Args:
-        tokens: Functions of the model and its search on token ids.
-        source: Kind of the sources.
-        target_tokenizer: Tokenizer of the outputs.
-        max_source_length: Maximum length of a source, in tokens or frames.
-        max_target_length: Maximum number of tokens of a target to score, including the end token.
-        defaults: Options with which `search` returns what `n_best` returns.
+        task: A `SearchTask`, whose source, target tokenizer, limits and search options they use.
+        tokens: Its `token_functions`, compiled or traced.
     """
 
-    def __init__(
-        self,
-        tokens: _TokenFunctionsProtocol,
-        source: Source,
-        target_tokenizer: Tokenizer,
-        max_source_length: int,
-        max_target_length: int,
-        defaults: Mapping[str, float],
-    ) -> None:
-        self.tokens, self._source, self._target_tokenizer = tokens, source, target_tokenizer
-        self._max_source_length, self._max_target_length = max_source_length, max_target_length
-        self._defaults = defaults
+    def __init__(self, task: Any, tokens: Any) -> None:
+        self.tokens, self._task = tokens, task
+        self._source, self._target_tokenizer = task.source, task.target_tokenizer
 
     def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
         """Return the function of a signature; its arguments are source columns, other inputs and options."""
-        functions: dict[Signature, Callable[..., Tensors]] = {
-            "serving_default": self.best,
-            "n_best": self.n_best,
-            "align": self.align,
-            "score": self.score,
-            "search": self.search,
-        }
+        function = getattr(self, "best" if signature == "serving_default" else signature)
         size = len(self._source.columns)
-        return lambda *columns: functions[signature](columns[:size], *columns[size:])
+        return lambda *columns: function(columns[:size], *columns[size:])
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis of each source."""
@@ -83,7 +49,7 @@ class _StringFunctions:
 
     def _model_inputs(self, source: Batch) -> tuple[Batch, tf.Tensor]:
         """Return the model's inputs, and which sources are too long."""
-        return self._source.read(source, self._max_source_length)
+        return self._source.read(source, self._task.max_source_length)
 
     def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
@@ -121,7 +87,7 @@ class _StringFunctions:
         same_size = "The sources and `output` must have the same number of rows."
         tf.debugging.assert_equal(tf.shape(source[0])[:1], tf.shape(output), same_size)
         inputs, is_cut = self._model_inputs(source)
-        target_ids, is_target_cut = self._target_tokenizer.ended_ids(output, self._max_target_length)
+        target_ids, is_target_cut = self._target_tokenizer.ended_ids(output, self._task.max_target_length)
         score, num_tokens, *of_tokens = self.tokens.score(inputs, target_ids)
         # A fixed width, so that a server can split a request and concatenate the results.
         ids, scores, other_ids, other_scores = (self._pad_to_max_length(each) for each in of_tokens)
@@ -141,16 +107,16 @@ class _StringFunctions:
     def _pad_to_max_length(self, values: tf.Tensor) -> tf.Tensor:
         """Pad `(b, t)` or `(b, t, k)` to the maximum target length."""
         values = tf.convert_to_tensor(values)
-        width = self._max_target_length - tf.shape(values)[1]
+        width = self._task.max_target_length - tf.shape(values)[1]
         values = tf.pad(values, [[0, 0], [0, width], *[[0, 0]] * (len(values.shape) - 2)])
-        return tf.ensure_shape(values, [None, self._max_target_length, *values.shape[2:]])
+        return tf.ensure_shape(values, [None, self._task.max_target_length, *values.shape[2:]])
 
     def search(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return what `n_best` returns, with options for each request.
 
         Values outside their range are clipped: an error would also fail other requests of the batch.
         """
-        defaults, rows = self._defaults, tf.shape(source[0])[0]
+        defaults, rows = self._task.default_options, tf.shape(source[0])[0]
         max_length, penalty, wanted, *seeds = (
             _option_per_source(name, option, default, rows)
             for (name, default), option in zip(defaults.items(), options, strict=True)

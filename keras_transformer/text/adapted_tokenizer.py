@@ -18,8 +18,8 @@ from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
 class AdaptedTokenizer(Tokenizer):
     """Base class for tokenizers of other libraries, renumbered to `SPECIAL_IDS`.
 
-    A subclass adds its options as fields of `Spec` and implements `create_resources`, `split` and `join`. These work with
-    the ids of the original vocabulary; this class converts them.
+    A subclass adds its options as fields of `Spec` and implements `create_resources`, `split` and `join`.
+    These work with the ids of the original vocabulary; this class converts them.
 
     Args:
         spec: Vocabulary and options of the original tokenizer. Saved as JSON.

@@ -151,6 +151,7 @@ def test_a_short_run_averages_half_of_its_epochs(pairs_file: Path, caplog: pytes
         run.train(verbose=0)
     assert kt.Translator.load(run.directory).split_texts == "none"
     assert "averaging the last 1 of 1 epochs; average_last=8 is more than half of them" in caplog.messages
+    assert "The saved model has the weights of epoch 1." in (run.directory / "report.html").read_text("utf-8")
 
 
 def test_a_run_is_not_overwritten_by_accident(pairs_file: Path, copy: Path) -> None:
