@@ -10,7 +10,6 @@ and `text_dataset`.
 from keras_transformer.data.encoded_texts import EncodedTexts
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.data.frame_files import read_frame_pairs, read_frames
-from keras_transformer.data.frame_pairs import EncodedFrames
 from keras_transformer.data.frames import FrameNormalizer, as_frames
 from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
@@ -27,7 +26,6 @@ from keras_transformer.data.text_files import read_lines
 from keras_transformer.data.texts import read_texts
 
 __all__ = [
-    "EncodedFrames",
     "EncodedPairs",
     "EncodedTexts",
     "FrameNormalizer",

@@ -9,13 +9,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_pairs, check_kind, check_number, is_pair
+from keras_transformer._arguments import as_pairs, as_strings, check_kind, check_number, is_pair
 from keras_transformer._files import as_path
+from keras_transformer.data.frames import FrameNormalizer, Frames, as_frames
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _log_dropped, _report_empty
 from keras_transformer.errors import InputError
@@ -23,6 +24,7 @@ from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Pair
 
 Example: TypeAlias = tuple[dict[str, tf.Tensor], tf.Tensor]  # inputs by name, and labels
+FramePair: TypeAlias = tuple[object, str]  # an array `(s, w)` and its target text
 PairSource: TypeAlias = Iterable[Pair] | Callable[[], Iterable[Pair]] | tf.data.Dataset
 
 # Texts tokenized at once: enough for speed, and small in memory.
@@ -33,10 +35,14 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EncodedPairs:
-    """Token ids of n sentence pairs, without special tokens, and the number of dropped pairs."""
+    """Token ids of n sentence pairs, without special tokens, and the number of dropped pairs.
+
+    The source may also be frames.
+    """
 
     source: tf.RaggedTensor | _StoredRows
-    """Source token ids, int32 (n, ragged). On disk if read from a cache."""
+    """Source token ids, int32 (n, ragged), on disk if read from a cache; or normalized frames, float32
+    (n, ragged, w)."""
     target: tf.RaggedTensor | _StoredRows
     """Target token ids, int32 (n, ragged). On disk if read from a cache."""
     num_dropped: int = 0
@@ -46,29 +52,30 @@ class EncodedPairs:
     num_dropped_target: int = 0
     """Number of pairs whose target was too long. The source may be too long as well."""
     source_end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
-    """Token ids appended to each source: `Tokenizer.end_ids`."""
+    """Token ids appended to each source: `end_ids` of its reader."""
 
     @classmethod
     def encode(
         cls,
-        pairs: Iterable[Pair],
-        source_tokenizer: Tokenizer,
+        pairs: Iterable[Pair] | Iterable[FramePair],
+        source_tokenizer: Tokenizer | FrameNormalizer,
         target_tokenizer: Tokenizer,
         *,
         max_source_length: int = 256,
         max_target_length: int = 256,
     ) -> Self:
-        """Tokenize pairs in memory and drop those that are too long.
+        """Tokenize pairs in memory, or normalize frames and tokenize their targets; drop too long pairs.
 
         Pairs are never truncated: half a sentence with a whole translation teaches the model to invent text
         or to stop early. Dropped pairs are logged as a warning. Pairs with an empty side are logged, too, but
         kept (`read_pairs` drops them).
 
         Args:
-            pairs: n pairs of source and target text, or a generator of pairs.
-            source_tokenizer: Tokenizer of the sources.
+            pairs: n pairs of source and target text, or of an array `(s, w)` and its target text; or a
+                generator of pairs.
+            source_tokenizer: Tokenizer of the sources; for frames, a `FrameNormalizer`.
             target_tokenizer: Tokenizer of the targets.
-            max_source_length: Maximum number of tokens of a source, including the end token.
+            max_source_length: Maximum number of tokens of a source, including the end token, or of frames.
             max_target_length: Maximum number of tokens of a target, including one special token: the start
                 token in the decoder's input, the end token in the labels.
 
@@ -76,19 +83,24 @@ class EncodedPairs:
             The token ids of the kept pairs, in order, and the numbers of dropped pairs.
 
         Raises:
-            InputError: If there are no pairs, or all are too long.
-            TypeError: If a pair is not two strings.
-            ValueError: If a limit is below 2.
+            InputError: If there are no pairs, a source has no frames, or all pairs are too long.
+            TypeError: If a pair is not two strings, or not an array of numbers and a string.
+            ValueError: If a limit is below 2, the width of an array differs from the normalizer's, or it
+                contains NaN; see `as_frames`.
         """
-        _check_tokenizers(source_tokenizer, target_tokenizer)
+        check_kind(Tokenizer, FrameNormalizer, source_tokenizer=source_tokenizer)
+        check_kind(Tokenizer, target_tokenizer=target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
-        pairs = as_pairs(pairs=pairs)
-        if not pairs:
+        is_text = isinstance(source_tokenizer, Tokenizer)
+        several: list[Any] = (
+            as_pairs(pairs=pairs) if is_text else _frame_pairs(pairs, source_tokenizer.feature_dim)
+        )
+        if not several:
             raise InputError("There must be at least one pair. Received: 0 pairs.")
-        if num_empty := sum(not _has_text(pair) for pair in pairs):
-            _LOGGER.warning("%d of %d pairs have no text on one side, and are kept.", num_empty, len(pairs))
+        if is_text and (num_empty := sum(not _has_text(pair) for pair in several)):
+            _LOGGER.warning("%d of %d pairs have no text on one side, and are kept.", num_empty, len(several))
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
-        encoded = cls.encode_fitting(pairs, tokenizers, limits)
+        encoded = cls.encode_fitting(several, tokenizers, limits)
         _report_dropped(encoded.counts(), *limits)
         return encoded
 
@@ -127,7 +139,7 @@ class EncodedPairs:
                 limits, or cannot be written.
             ValueError: If a limit is below 2.
         """
-        _check_tokenizers(source_tokenizer, target_tokenizer)
+        check_kind(Tokenizer, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
         path, description = as_path(directory), _description(tokenizers, limits)
@@ -139,7 +151,10 @@ class EncodedPairs:
 
     @classmethod
     def encode_fitting(
-        cls, pairs: list[Pair], tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
+        cls,
+        pairs: list[Any],
+        tokenizers: tuple[Tokenizer | FrameNormalizer, Tokenizer],
+        limits: tuple[int, int],
     ) -> Self:
         """Tokenize one or more pairs and drop too long ones, possibly all, without checks or warnings."""
         texts = zip(*pairs, strict=True)
@@ -181,6 +196,9 @@ class EncodedPairs:
 
     def _source_inputs(self, source: tf.RaggedTensor) -> dict[str, tf.RaggedTensor]:
         """Return the encoder inputs by name."""
+        if source.flat_values.shape.rank == 2:  # frames
+            is_frame = tf.ones_like(source.values[:, 0], tf.bool)
+            return {"encoder_features": source, "encoder_padding_mask": source.with_values(is_frame)}
         ends = tf.tile(tf.constant([self.source_end_ids], tf.int32), [source.nrows(), 1])
         return {"encoder_token_ids": tf.concat([source, ends], axis=1)}
 
@@ -259,10 +277,6 @@ def _drop_empty(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]
             yield source, target
 
 
-def _check_tokenizers(source_tokenizer: Tokenizer, target_tokenizer: Tokenizer) -> None:
-    check_kind(Tokenizer, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
-
-
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:
     check_number(whole=True, max_source_length=max_source_length, max_target_length=max_target_length)
     if min(max_source_length, max_target_length) < 2:
@@ -286,8 +300,29 @@ def _report_dropped(counts: Counter[str], max_source_length: int, max_target_len
     _log_dropped(counts["dropped"], total, f"as too long: {causes}", "are the limits intended")
 
 
-def _tokenize(texts: list[str], tokenizer: Tokenizer) -> tf.RaggedTensor:
-    """Tokenize n texts in chunks, int32 (n, ragged)."""
+def _frame_pairs(pairs: Any, feature_dim: int) -> list[tuple[Frames, str]]:
+    """Return pairs of frames and texts; raise an error unless each has at least one frame."""
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise TypeError(f"`pairs` must be pairs of frames and texts. Received: pairs={pairs!r:.200}.")
+    several = list(pairs)
+    for number, pair in enumerate(several):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(
+                f"Each pair must be an array and a string. Received: pairs[{number}]={pair!r:.200}."
+            )
+    arrays = as_frames("sources", [source for source, _ in several], feature_dim)
+    if num_empty := sum(not len(array) for array in arrays):
+        received = f"{len(arrays)} pairs, {num_empty} of them without frames"
+        raise InputError(f"There must be a frame in each source. Received: {received}.")
+    return list(zip(arrays, as_strings(targets=[target for _, target in several]), strict=True))
+
+
+def _tokenize(values: list[Any], tokenizer: Tokenizer | FrameNormalizer) -> tf.RaggedTensor:
+    """Tokenize n texts in chunks, int32 (n, ragged), or normalize frames, float32 (n, ragged, w)."""
+    if isinstance(tokenizer, FrameNormalizer):
+        frames = tokenizer(np.concatenate(values))
+        return tf.RaggedTensor.from_row_lengths(frames, [len(value) for value in values])
+    texts = values
     starts = range(0, len(texts), _CHUNK_SIZE)
     chunks = [tokenizer.tokenize(texts[start : start + _CHUNK_SIZE]) for start in starts]
     return chunks[0] if len(chunks) == 1 else tf.concat(chunks, axis=0)

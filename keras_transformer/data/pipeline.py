@@ -15,8 +15,7 @@ from keras_transformer.data.batching import (
     _keep_ready,
     _plan_batches,
 )
-from keras_transformer.data.encoding import EncodedPairs, Example, PairSource
-from keras_transformer.data.frame_pairs import EncodedFrames, FramePair
+from keras_transformer.data.encoding import EncodedPairs, Example, FramePair, PairSource
 from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.text.tokenizer import Tokenizer
 
@@ -127,34 +126,13 @@ def _encode_pairs(
     limits: tuple[int, int],
     cache: str | Path | None,
 ) -> EncodedPairs:
-    longest, longest_target = limits
-    given = pairs() if callable(pairs) and cache is None else pairs
-    if isinstance(source_tokenizer, FrameNormalizer):
-        if cache is not None:
-            raise ValueError(f"`cache` is for texts. Received: cache={str(cache)!r} for frames.")
-        return EncodedFrames.of(
-            given,
-            source_tokenizer,
-            target_tokenizer,
-            max_source_length=longest,
-            max_target_length=longest_target,
-        )
+    lengths: dict[str, Any] = dict(zip(("max_source_length", "max_target_length"), limits, strict=True))
     if cache is None:
-        return EncodedPairs.encode(
-            given,
-            source_tokenizer,
-            target_tokenizer,
-            max_source_length=longest,
-            max_target_length=longest_target,
-        )
-    return EncodedPairs.cached(
-        given,
-        source_tokenizer,
-        target_tokenizer,
-        cache,
-        max_source_length=longest,
-        max_target_length=longest_target,
-    )
+        given = pairs() if callable(pairs) else pairs
+        return EncodedPairs.encode(given, source_tokenizer, target_tokenizer, **lengths)
+    if isinstance(source_tokenizer, FrameNormalizer):
+        raise ValueError(f"`cache` is for texts. Received: cache={str(cache)!r} for frames.")
+    return EncodedPairs.cached(pairs, source_tokenizer, target_tokenizer, cache, **lengths)
 
 
 def _required_tokenizers(

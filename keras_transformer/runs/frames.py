@@ -9,11 +9,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer.data import EncodedFrames, FrameNormalizer, read_frame_pairs
+from keras_transformer.data import FrameNormalizer, read_frame_pairs
 from keras_transformer.models.config import TransformerConfig
 from keras_transformer.models.transformer import Transformer
 from keras_transformer.runs.config import FileName, RunConfig, _DataSection, _ModelSection
-from keras_transformer.runs.kind import ProgressBar, Readers, RunData, RunKind
+from keras_transformer.runs.kind import Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.translation import TranslationRun
 from keras_transformer.runs.translation_options import _DecodingSection, _TranslationTraining
@@ -116,11 +116,6 @@ class FrameRun(TranslationRun):
         targets = [target for _, target in data.train]
         tokenizer = self.new_tokenizer(targets, choose_kind(self.config.vocabulary.kind, targets, targets))
         return FrameNormalizer.adapt(frames for frames, _ in data.train), tokenizer
-
-    def encode(self, examples: Any, readers: Readers, progress: ProgressBar | None) -> EncodedFrames:
-        """Normalize frames and tokenize targets."""
-        source, target = self._limits
-        return EncodedFrames.of(examples, *readers, max_source_length=source, max_target_length=target)
 
     def _noise(self, readers: Readers) -> list[Callable[[tf.data.Dataset], tf.data.Dataset]]:
         return []

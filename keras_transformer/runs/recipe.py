@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_transformer._arguments import as_pairs
-from keras_transformer.data import EncodedFrames, FrameNormalizer
+from keras_transformer.data import FrameNormalizer
 from keras_transformer.data.encoding import EncodedPairs
 from keras_transformer.models.config import PRESETS
 from keras_transformer.text.lookup import CharacterTokenizer, WhitespaceTokenizer
@@ -83,13 +83,8 @@ class Recipe:
         sources, targets = [source for source, _ in several], [target for _, target in several]
         texts = targets if reads_frames else [*sources, *targets]
         tokenizer = train_tokenizer(texts, choose_kind(None, texts[: len(targets)], targets))
-        reader: Reader = tokenizer
-        if reads_frames:
-            reader = normalizer = FrameNormalizer.adapt(sources)
-            encoded: EncodedPairs = EncodedFrames.of(several, normalizer, tokenizer)
-        else:
-            encoded = EncodedPairs.encode(several, tokenizer, tokenizer)
-        lengths = encoded.lengths()
+        reader = FrameNormalizer.adapt(sources) if reads_frames else tokenizer
+        lengths = EncodedPairs.encode(several, reader, tokenizer).lengths()
         sizes = choose_sizes(int(lengths.max(axis=1).sum()), holds=int(lengths.max()))
         dropout = choose_dropout(PRESETS["tiny"].dropout, (reader, tokenizer))
         return cls(tokenizer=tokenizer, source_reader=reader, **sizes._asdict(), dropout=dropout)
