@@ -18,6 +18,9 @@ Progress: TypeAlias = Callable[[int], object]
 # Dtype and rank of each tensor of a request or a response, by name; the first axis is the batch.
 Columns: TypeAlias = dict[str, tuple[str, int]]
 
+# Tensors of several sources, one for each column of a request; or the inputs of a model.
+Batch: TypeAlias = tuple[Tensor, ...]
+
 # Inputs of a model: one tensor, or several by name.
 Inputs: TypeAlias = Tensor | dict[str, Tensor]
 

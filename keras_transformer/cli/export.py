@@ -93,7 +93,7 @@ def export(
         from keras_transformer.runs import Run
         from keras_transformer.tasks import ModelTask, Translator
     task = ModelTask.load(path)
-    if examples and task.source.name != "text":
+    if examples and task.reader.column != "text":
         raise InputError(f"--example is for models that read texts. Received: {examples[0]!r}, for {model}.")
     examples = examples or Run.examples(path)
     click.echo(f"exporting as {file_format}", err=True)

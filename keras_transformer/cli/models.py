@@ -25,12 +25,13 @@ def open_model(
         asked = f"ask it with: keras-transformer {runs[-1].verb}" if runs else "ask it from Python"
         raise InputError(f"{choice.path} is a {kind.__name__}; {asked}")
     task: _Task = kind.load(choice.path) if issubclass(kind, ModelTask) else kind(choice.path, trust=trust)
-    if task.source.name != reads:
+    if task.reader.column != reads:
         wanted = {
             "text": "the model must read texts; frames are given with --frames, audio in Python",
             "features": "--frames is for models of frames",
         }
-        raise InputError(f"{choice.path}: {wanted[reads]}. Received: a model that reads {task.source.name}.")
+        received = f"a model that reads {task.reader.column}"
+        raise InputError(f"{choice.path}: {wanted[reads]}. Received: {received}.")
     return task
 
 

@@ -91,10 +91,10 @@ class EncodedPairs:
         check_kind(Tokenizer, FrameNormalizer, source_tokenizer=source_tokenizer)
         check_kind(Tokenizer, target_tokenizer=target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
-        is_text = isinstance(source_tokenizer, Tokenizer)
-        several: list[Any] = (
-            as_pairs(pairs=pairs) if is_text else _frame_pairs(pairs, source_tokenizer.feature_dim)
-        )
+        if is_text := not isinstance(source_tokenizer, FrameNormalizer):
+            several: list[Any] = as_pairs(pairs=pairs)
+        else:
+            several = _frame_pairs(pairs, source_tokenizer.feature_dim)
         if not several:
             raise InputError("There must be at least one pair. Received: 0 pairs.")
         if is_text and (num_empty := sum(not _has_text(pair) for pair in several)):

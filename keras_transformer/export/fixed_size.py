@@ -141,10 +141,10 @@ class _GreedyGraph:
         self, translator: Translator, source_length: int | None, max_length: int | None, batch_size: int
     ) -> None:
         _check_exportable(translator, Translator)
-        if translator.source.name not in ("text", "features"):
+        if translator.reader.column not in ("text", "features"):
             raise ValueError(
                 "`translator` must read texts or frames: other sources are exported as a SavedModel only. "
-                f"Received: a translator that reads {translator.source.name!r}."
+                f"Received: a translator that reads {translator.reader.column!r}."
             )
         check_positive(batch_size=batch_size)
         search = translator.search
@@ -163,18 +163,18 @@ class _GreedyGraph:
         # With fixed sizes, an engine computes the full matrix of attention scores.
         check_memory(4 * shape[0] * shape[1] ** 2, batch_size=batch_size, source_length=shape[1])
         # The engines do not read strings, so texts are passed as token ids.
-        self._reads_ids = translator.source.name == "text"
-        names = ("source_ids",) if self._reads_ids else tuple(translator.source.columns)
+        self._reads_ids = translator.reader.column == "text"
+        names = ("source_ids",) if self._reads_ids else tuple(translator.reader.columns)
         self.specs = [
             tf.TensorSpec((*shape, *others[2:]), dtype, name=name)
-            for name, (others, dtype) in zip(names, translator.source.input_specs, strict=True)
+            for name, (others, dtype) in zip(names, translator.reader.input_specs, strict=True)
         ]
         self.function = tf.function(self._decode, input_signature=self.specs, autograph=False)
 
     def _decode(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
         translator, max_length = self.translator, self.translator.max_target_length
         if not self._reads_ids:
-            given, _ = translator.source.read(given, translator.max_source_length)
+            given, _ = translator.reader.read(given, translator.max_source_length)
         source, *mask = given
         token_ids, scores = generate(
             translator.model,
@@ -191,7 +191,7 @@ class _GreedyGraph:
 
         If not `is_exact`, as for int8, at least half of the texts must have the same tokens.
         """
-        texts, source = _compared_sources(self.translator, examples), self.translator.source
+        texts, source = _compared_sources(self.translator, examples), self.translator.reader
         batch = source.batch(texts)
         inputs, _ = source.read(batch, self.translator.max_source_length)
         found = self.translator.functions.tokens.find(inputs, range(len(texts)))

@@ -79,7 +79,7 @@ def _saved_model_readme(
         requests=requests,
         columns=requests["serving_default"],
         columns_of="n_best" if "n_best" in requests else "serving_default",
-        row=row if len(row) > 1 else row[task.source.name],
+        row=row if len(row) > 1 else row[task.reader.column],
         megabytes=max(1, round(num_bytes / 1e6)),
         num_warmup=len(warmup_rows),
         most_rows=max(warmup_rows),

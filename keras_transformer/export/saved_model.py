@@ -85,12 +85,12 @@ def export_saved_model(
             "`optimize` 'xla' and `threads` are for tasks that search. Received: "
             f"optimize={optimize!r}, threads={threads}, a {type(task).__name__}."
         )
-    if optimize == "xla" and task.source.unit != "tokens":
+    if optimize == "xla" and task.reader.unit != "tokens":
         raise ValueError(
             "`optimize` must not be 'xla' for a model that reads frames: its sizes are those of token ids. "
             f"Received: optimize={optimize!r}."
         )
-    given = task.source.check("examples", examples)[:MAX_EXAMPLES] or [task.source.example()]
+    given = task.reader.check("examples", examples)[:MAX_EXAMPLES] or [task.reader.example()]
     expected = _Expected.of(_with_rounded_weights(task) if optimize == "bfloat16" else task, given)
     name, columns = _model_name(directory), task.request_columns(given, expected.results)
     with errors_named("write", directory), numbered_directory(directory) as (version, partial):
@@ -230,7 +230,7 @@ def _write_warmup_requests(
     repeated: Sequence[int],
 ) -> list[int]:
     """Write warm-up requests for all signatures, single sources and one batch; return their row counts."""
-    path, size = directory / _WARMUP_FILE, len(columns[task.source.name])
+    path, size = directory / _WARMUP_FILE, len(columns[task.reader.column])
     path.parent.mkdir(exist_ok=True)
     batches = [[row] for row in range(size)]
     if size > 1:

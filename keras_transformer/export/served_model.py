@@ -14,7 +14,8 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from keras_transformer._arguments import check_finite
 from keras_transformer._files import Checksums, as_path, read_file, version_numbers
 from keras_transformer.errors import InputError
-from keras_transformer.tasks import Classifier, Source, Tagger, Task, TextSource, TextTask, Translation
+from keras_transformer.tasks import Classifier, Tagger, Task, TextTask, Translation
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import Progress, Signature, Value
 
 # Operations of exports with any tokenizer, search, model option and Keras activation. They do not read or
@@ -80,10 +81,10 @@ class ServedTask(Task):
             raise InputError(f"{self.directory} has no signature {name}. It has: {names}.")
         specs = serve.structured_input_signature[1]
         received = {column: (spec.dtype.name, spec.shape.rank) for column, spec in specs.items()}
-        if not Source.kinds.keys() & received.keys():
-            importlib.import_module("keras_transformer.pretrained")  # registers other kinds of sources
-        kinds = (Source.kinds[column] for column in received if column in Source.kinds)
-        self.source = next(kinds, TextSource)  # the class checks and batches without a tokenizer
+        if not Reader.by_column.keys() & received.keys():
+            importlib.import_module("keras_transformer.pretrained")  # registers other readers
+        kinds = (Reader.by_column[column] for column in received if column in Reader.by_column)
+        self.reader = next(kinds, Tokenizer)  # the class checks and batches without a vocabulary
         wanted = self.specification(name).inputs
         if received != wanted:
             raise InputError(f"{self.directory}: {name} must take {wanted}. Received: {received}.")
@@ -176,7 +177,7 @@ class ServedModel(ServedTask, TextTask):
                 columns["seed"] = [seed + number for number in numbers]
             return tuple(tf.constant(columns[name], dtype) for name, (dtype, _) in known.items())
 
-        sources = self.source.check("texts", texts)
+        sources = self.reader.check("texts", texts)
         return self._in_batches("search", sources, batch_size, progress, options=options)
 
 

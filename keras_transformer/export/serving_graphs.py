@@ -104,7 +104,7 @@ class _TracedSearch(_TracedFunctions):
         names = [] if optimize == "xla" else [name for name in task.options if name != "num_hypotheses"]
         self._defaults = [task.default_options[name] for name in names]
         options = [tf.TensorSpec([None], task.options[name][0]) for name in names]
-        source = [tf.TensorSpec(*spec) for spec in task.source.input_specs]
+        source = [tf.TensorSpec(*spec) for spec in task.reader.input_specs]
         self._num_inputs, search = len(source), self._search
         if optimize == "xla":
             search = _compile_in_buckets(search, source[0], task.max_source_length)

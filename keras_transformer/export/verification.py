@@ -61,8 +61,8 @@ class _Expected(NamedTuple):
 def _compared_sources(task: ModelTask, examples: Iterable[Value]) -> list[Value]:
     """Return the first examples and the unusual sources of the task's kind."""
     # A task in memory does not accept bytes that are not UTF-8.
-    hard = [value for value in task.source.hard_values if not isinstance(value, bytes)]
-    return [*task.source.check("examples", examples)[:MAX_EXAMPLES], *hard]
+    hard = [value for value in task.reader.hard_values if not isinstance(value, bytes)]
+    return [*task.reader.check("examples", examples)[:MAX_EXAMPLES], *hard]
 
 
 def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterable[Value] = ()) -> None:
@@ -88,7 +88,7 @@ def verify_saved_model(directory: str | Path, task: ModelTask, examples: Iterabl
 
 def _verify_results(directory: Path, task: ModelTask, expected: _Expected) -> None:
     """Raise ExportError unless a SavedModel returns the expected results."""
-    raw = [value for value in task.source.hard_values if isinstance(value, bytes)]
+    raw = [value for value in task.reader.hard_values if isinstance(value, bytes)]
     columns = task.request_columns([*expected.sources, *raw], expected.results)
     fresh = _ask_fresh_process(directory, columns, needs_text=_needs_tensorflow_text(task))
     if fresh["foreign_operations"]:

@@ -30,7 +30,7 @@ from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
 from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
 from keras_transformer.pretrained.written_encoder import _written_encoder
 from keras_transformer.pretrained.written_model import _write_model
-from keras_transformer.tasks import Source, TextClassifier, TextSource, TextTagger, Translator
+from keras_transformer.tasks import TextClassifier, TextTagger, Translator
 from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS
 
@@ -126,7 +126,7 @@ def from_hugging_face(
         first, second = _tokenizers(files, source_language, target_language)
     # Build the search before loading weights, because it may fail.
     of_target = tuple(second.prefix_ids) if family.begins_with_language else ()
-    is_text = isinstance(Source.of(first), TextSource)
+    is_text = isinstance(first, Tokenizer)
     # For audio, the first output tokens are given and do not count in scores.
     limits = _text_limits(family, generation) if is_text else _audio_limits(family, generation, second)
     search = options.pop("search", None)
@@ -327,7 +327,7 @@ def _save_encoder(task: TextClassifier | TextTagger, directory: Path) -> None:
     with atomic_directory(directory) as partial:
         _write_files(partial, files, tensors)
         again = from_hugging_face(partial)
-        texts = [*task.source.hard_values, task.source.example()]
+        texts = [*task.reader.hard_values, task.reader.example()]
         token_ids = task.token_ids(texts)
         if not np.array_equal(token_ids, again.token_ids(texts)):
             raise ValueError("What is written must split texts as the tokenizer. Received: other token ids.")

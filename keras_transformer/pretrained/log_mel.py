@@ -3,18 +3,14 @@
 import json
 import math
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Self, TypeAlias
+from typing import ClassVar, Self
 
-import keras
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from keras_transformer.tasks import Source
 from keras_transformer.text import Reader
-from keras_transformer.types import Columns, Shape, Value
-
-_Batch: TypeAlias = tuple[tf.Tensor, ...]
+from keras_transformer.types import Batch, Columns, Shape, Value
 
 _RATE = 16_000  # samples per second
 _HOP = 160  # samples between frames
@@ -31,6 +27,10 @@ class _LogMel(Reader):
 
     kind: ClassVar[str] = "log_mel"
     vocabulary_file: ClassVar[str] = "features.json"
+    columns: ClassVar[Columns] = {"audio": ("float32", 2)}
+    unit: ClassVar[str] = "frames"
+    # The shortest audio, and silence.
+    hard_values = (np.ones(1, "float32"), np.zeros(700, "float32"))
 
     def __init__(self, num_mels: int, seconds: int) -> None:
         super().__init__()
@@ -40,72 +40,30 @@ class _LogMel(Reader):
     def frames(self, samples: tf.Tensor, max_length: int) -> tf.Tensor:
         """Return frames `(b, s, w)` of samples `(b, n)`, padded with silence."""
         num_samples = self.seconds * _RATE
-        samples = tf.cast(samples, tf.float32)[:, : self.longest(max_length)]
+        samples = tf.cast(samples, tf.float32)[:, : self._num_samples(max_length)]
         samples = tf.pad(samples, [[0, 0], [0, num_samples - tf.shape(samples)[1]]])
         samples = tf.ensure_shape(samples, [None, num_samples])
         # One recording at a time: windows need many times the memory of the samples.
         frames = tf.map_fn(self._frames, samples)
         return tf.reshape(frames, [-1, num_samples // _HOP, self.num_mels])
 
-    def longest(self, max_length: int) -> int:
-        """Return the maximum number of samples that are read."""
-        return min(self.seconds * _RATE, max_length * _HOP)
+    @property
+    def feature_dim(self) -> int:
+        """Number of mels of each frame."""
+        return self.num_mels
 
-    def tokens(self, token_ids: tf.Tensor) -> tf.Tensor:
-        """Return the time of each encoder position of frames `(b, s, w)`, in seconds."""
-        times = tf.strings.as_string(tf.range(0, tf.shape(token_ids)[1], 2) / 100, precision=2)
-        return tf.tile(times[None], [tf.shape(token_ids)[0], 1])
-
-    def _frames(self, samples: tf.Tensor) -> tf.Tensor:
-        # (n,) -> (s, 201) -> (s, w). In float64: neighboring bands may differ by a factor of 1e8.
-        samples = tf.pad(tf.cast(samples, tf.float64), [[_WIDTH // 2, _WIDTH // 2]], "REFLECT")
-        window = tf.signal.hann_window(_WIDTH, periodic=True, dtype=tf.float64)
-        windows = tf.signal.frame(samples, _WIDTH, _HOP)[:-1] * window
-        power = tf.square(tf.abs(tf.signal.rfft(windows)))
-        logs = tf.math.log(tf.maximum(power @ self._filters, _FLOOR)) / math.log(10)
-        logs = tf.maximum(logs, tf.reduce_max(logs) - _RANGE)
-        return tf.cast((logs + 4.0) / 4.0, tf.float32)
-
-    def _vocabulary_bytes(self) -> bytes:
-        return json.dumps({"num_mels": self.num_mels, "seconds": self.seconds}).encode()
-
-    @classmethod
-    def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
-        try:
-            return cls(**json.loads(vocabulary), **options)
-        except TypeError as error:
-            raise ValueError(f"It must describe features. Received: {error!r}.") from error
-
-
-class _Audio(Source):
-    """Audio source: samples at 16 kHz, read as log-mel features."""
-
-    reader = _LogMel
-    columns: ClassVar[Columns] = {"audio": ("float32", 2)}
-    unit = "frames"
-    # The shortest audio, and silence.
-    hard_values = (np.ones(1, "float32"), np.zeros(700, "float32"))
-
-    def __init__(self, reader: _LogMel) -> None:
-        self._features = reader
-        self.about = (
+    @property
+    def about(self) -> str:
+        """Description of the input in the README of an export."""
+        return (
             "`audio` has one row of samples per recording: mono, 16 kHz, from -1 to 1, padded with zeros\n"
-            f"at the end. The first {reader.seconds} seconds of each are read. The graph computes the\n"
+            f"at the end. The first {self.seconds} seconds of each are read. The graph computes the\n"
             "log-mel features."
         )
 
     @property
     def input_specs(self) -> tuple[tuple[Shape, str], ...]:
-        return (((None, None, self._features.num_mels), "float32"),)
-
-    def check_model(self, model: keras.Model) -> None:
-        config = getattr(model, "config", None)
-        width = getattr(config, "encoder_feature_dim", None)
-        if width != self._features.num_mels:
-            raise ValueError(
-                "`source_tokenizer` must have the frames of the model. Received: frames of "
-                f"{self._features.num_mels} mels, a model with encoder_feature_dim={width}."
-            )
+        return (((None, None, self.num_mels), "float32"),)
 
     def example(self) -> Value:
         return np.zeros(_RATE, "float32")
@@ -130,24 +88,51 @@ class _Audio(Source):
         return [samples.astype("float32", copy=False) for samples in arrays]
 
     @classmethod
-    def batch(cls, values: Sequence[Value]) -> _Batch:
+    def batch(cls, values: Sequence[Value]) -> Batch:
         joined = np.zeros((len(values), max(map(len, values), default=0)), "float32")
         for row, samples in zip(joined, values, strict=True):
             row[: len(samples)] = samples
         return (tf.constant(joined),)
 
-    def read(self, columns: _Batch, max_length: int) -> tuple[_Batch, tf.Tensor]:
+    def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         [samples] = columns
         # Zeros may be padding.
-        is_cut = tf.reduce_any(samples[:, self._features.longest(max_length) :] != 0, axis=1)
-        return (self._features.frames(samples, max_length),), is_cut
+        is_cut = tf.reduce_any(samples[:, self._num_samples(max_length) :] != 0, axis=1)
+        return (self.frames(samples, max_length),), is_cut
 
-    def is_empty(self, columns: _Batch) -> tf.Tensor:
+    def is_empty(self, columns: Batch) -> tf.Tensor:
         # In a batch, silence and missing audio look the same.
         return tf.zeros(tf.shape(columns[0])[:1], "bool")
 
-    def tokens(self, inputs: _Batch) -> tf.Tensor:
-        return self._features.tokens(inputs[0])
+    def position_names(self, inputs: Batch, stride: int) -> tf.Tensor:
+        """Return the time of each encoder position of frames `(b, s, w)`, in seconds."""
+        [frames] = inputs
+        times = tf.strings.as_string(tf.range(0, tf.shape(frames)[1], stride) / 100, precision=2)
+        return tf.tile(times[None], [tf.shape(frames)[0], 1])
+
+    def _num_samples(self, max_length: int) -> int:
+        """Return the maximum number of samples that are read."""
+        return min(self.seconds * _RATE, max_length * _HOP)
+
+    def _frames(self, samples: tf.Tensor) -> tf.Tensor:
+        # (n,) -> (s, 201) -> (s, w). In float64: neighboring bands may differ by a factor of 1e8.
+        samples = tf.pad(tf.cast(samples, tf.float64), [[_WIDTH // 2, _WIDTH // 2]], "REFLECT")
+        window = tf.signal.hann_window(_WIDTH, periodic=True, dtype=tf.float64)
+        windows = tf.signal.frame(samples, _WIDTH, _HOP)[:-1] * window
+        power = tf.square(tf.abs(tf.signal.rfft(windows)))
+        logs = tf.math.log(tf.maximum(power @ self._filters, _FLOOR)) / math.log(10)
+        logs = tf.maximum(logs, tf.reduce_max(logs) - _RANGE)
+        return tf.cast((logs + 4.0) / 4.0, tf.float32)
+
+    def _vocabulary_bytes(self) -> bytes:
+        return json.dumps({"num_mels": self.num_mels, "seconds": self.seconds}).encode()
+
+    @classmethod
+    def _restore(cls, vocabulary: bytes, options: dict[str, bool]) -> Self:
+        try:
+            return cls(**json.loads(vocabulary), **options)
+        except TypeError as error:
+            raise ValueError(f"It must describe features. Received: {error!r}.") from error
 
 
 def _mel_filters(num_mels: int) -> npt.NDArray[np.float64]:

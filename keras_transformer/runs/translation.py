@@ -45,7 +45,7 @@ class TranslationRun(RunKind):
     scored_class = TextTask
     dataset = staticmethod(translation_dataset)
     reads: ClassVar[str] = "text"
-    """Name of the kind of source, as `Source.name`."""
+    """Name of the kind of source, as `Reader.column`."""
     sides: ClassVar[tuple[int, ...]] = (0, 1)
     """Sides of an example that have a vocabulary."""
     noun = "pairs"
@@ -100,10 +100,10 @@ class TranslationRun(RunKind):
 
     def initial_readers(self, initial: Translator) -> Readers:
         """Return the readers of the initial translator, which must read the same kind of source."""
-        if initial.source.name != self.reads:
+        if initial.reader.column != self.reads:
             raise InputError(
                 f"`initial_model` must read {self.reads}, as the {self.noun} of a run are. "
-                f"Received: {self.config.model.initial_model}, which reads {initial.source.name}."
+                f"Received: {self.config.model.initial_model}, which reads {initial.reader.column}."
             )
         return super().initial_readers(initial)
 

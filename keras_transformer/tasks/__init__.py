@@ -1,6 +1,5 @@
 """Tasks: a model with its tokenizers, from raw data to results, in memory and on a server."""
 
-from keras_transformer.tasks.frame_source import FrameSource
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import (
     Alignment,
@@ -11,7 +10,6 @@ from keras_transformer.tasks.results import (
     TruncationWarning,
 )
 from keras_transformer.tasks.search_task import SearchTask
-from keras_transformer.tasks.sources import Source, TextSource
 from keras_transformer.tasks.task import Task
 from keras_transformer.tasks.text_classifier import Classification, Classifier, TextClassifier
 from keras_transformer.tasks.text_generator import TextGenerator
@@ -23,18 +21,15 @@ __all__ = [
     "Alignment",
     "Classification",
     "Classifier",
-    "FrameSource",
     "ModelTask",
     "PairScore",
     "SearchTask",
     "ServedSignature",
-    "Source",
     "Tagger",
     "Tagging",
     "Task",
     "TextClassifier",
     "TextGenerator",
-    "TextSource",
     "TextSpan",
     "TextTagger",
     "TextTask",

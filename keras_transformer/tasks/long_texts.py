@@ -1,13 +1,12 @@
 """Translation of long texts in pieces, in memory and in an export."""
 
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformer.tasks.sources import Batch, TextSource
 from keras_transformer.tasks.string_functions import Tensors, _blank_empty_sources, _StringFunctions
 from keras_transformer.text import split_texts
-from keras_transformer.types import SPECIAL_IDS
+from keras_transformer.types import SPECIAL_IDS, Batch
 
 WhichTexts: TypeAlias = Literal["long", "all", "none"]
 """Which texts a translator splits: long ones, all, or none."""
@@ -25,8 +24,7 @@ class _SplitAll(_StringFunctions):
 
     def _translate_in_pieces(self, source: Batch, is_long: tf.Tensor, *options: tf.Tensor) -> Tensors:
         [texts] = source
-        tokenizer = cast("TextSource", self._source).tokenizer
-        pieces = split_texts(texts, tokenizer, self._task.max_source_length, is_long)
+        pieces = split_texts(texts, self._reader, self._task.max_source_length, is_long)
         # Batches of similar length, since the longest piece determines the cost.
         order = tf.argsort(tf.strings.length(pieces.pieces), direction="DESCENDING")
         num_pieces = tf.size(order)
@@ -61,7 +59,7 @@ class _SplitAll(_StringFunctions):
             # A text that is not long is one piece, whose output may end at the limit as without splitting.
             "is_cut": is_long & (total(tf.cast(found["is_cut"], tf.int32)) > 0),
         }
-        return _blank_empty_sources(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._task.is_empty(source))
 
     def _translate_rows(self, part: Batch, *options: tf.Tensor) -> Tensors:
         """Translate some pieces; a piece whose output has no end token counts as truncated, too."""
@@ -74,7 +72,7 @@ class _SplitAll(_StringFunctions):
             "num_tokens": tf.math.count_nonzero(best_ids != SPECIAL_IDS.pad, axis=1, dtype=tf.int32),
             "is_cut": is_cut | ~tf.reduce_any(best_ids == SPECIAL_IDS.end, axis=1),
         }
-        return _blank_empty_sources(outputs, self._source.is_empty(part))
+        return _blank_empty_sources(outputs, self._task.is_empty(part))
 
 
 class _SplitLong(_SplitAll):

@@ -12,8 +12,8 @@ from keras_transformer._files import as_path, current_path
 from keras_transformer.errors import InputError
 from keras_transformer.tasks.compiled_functions import _CompiledFunctions
 from keras_transformer.tasks.directory import _read_task, _write_task
-from keras_transformer.tasks.sources import Source
 from keras_transformer.tasks.task import Task
+from keras_transformer.text import Reader
 from keras_transformer.types import Length, Signature, Value
 
 
@@ -25,7 +25,7 @@ class ModelTask(Task):
     calls compiled token functions; an export traces the string functions and token functions into its graph.
     """
 
-    source: Source
+    reader: Reader
     options_file: ClassVar[str]
     tokenizer_names: ClassVar[tuple[str, ...]]
     limit_names: ClassVar[tuple[str, ...]]
@@ -42,9 +42,9 @@ class ModelTask(Task):
         if "options_file" in vars(cls):
             ModelTask._kinds[cls.options_file] = cls
 
-    def __init__(self, model: keras.Model, source: Source) -> None:
+    def __init__(self, model: keras.Model, reader: Reader) -> None:
         self.model = model
-        self.source = source
+        self.reader = reader
         # Compiled once for each combination of search, output length and weight dtypes: an assigned search
         # takes effect at once, and the previous one is not compiled again.
         self._compiled: dict[tuple[object, ...], _CompiledFunctions] = {}
@@ -108,13 +108,13 @@ class ModelTask(Task):
         """Return an array for each input of each signature. `results` are those of `expected_results`."""
         return {
             name: column.numpy()
-            for name, column in zip(self.source.columns, self.source.batch(sources), strict=True)
+            for name, column in zip(self.reader.columns, self.reader.batch(sources), strict=True)
         }
 
     def token_ids(self, texts: Iterable[Value]) -> np.ndarray:
         """Return the token ids that the model reads, int32 `(b, s)`, with end tokens and padding."""
-        batch = self.source.batch(self.source.check("texts", texts))
-        return np.asarray(self.source.read(batch, self.max_source_length)[0][0])
+        batch = self.reader.batch(self.reader.check("texts", texts))
+        return np.asarray(self.reader.read(batch, self.max_source_length)[0][0])
 
     def _dtypes(self) -> tuple[str, ...]:
         # After `quantize` a model has other variables.

@@ -7,17 +7,17 @@ from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
 from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
 from keras_transformer.tasks.model_task import ModelTask
 from keras_transformer.tasks.results import TruncationWarning
-from keras_transformer.tasks.sources import Source, TextSource
 from keras_transformer.tasks.string_functions import _StringFunctions
 from keras_transformer.tasks.text_task import TextTask
-from keras_transformer.text import Tokenizer
-from keras_transformer.types import SPECIAL_IDS, Signature, Value
+from keras_transformer.text import Reader, Tokenizer
+from keras_transformer.types import SPECIAL_IDS, Batch, Signature, Value
 
 # Decoded bytes that are not, or not yet, a character.
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -28,17 +28,19 @@ class SearchTask(ModelTask, TextTask):
 
     option_types: ClassVar[dict[str, Any]] = {"search": Search}
     readme_template: ClassVar[str] = "text_task.md"
+    reads_empty: ClassVar[bool] = False
+    """Whether the model reads an empty string, as for prompts."""
     about_outputs: ClassVar[str]
     """Description of outputs and scores in the README of an export."""
 
     def __init__(
         self,
         model: keras.Model,
-        source: Source,
+        reader: Reader,
         target_tokenizer: Tokenizer,
         search: Search,
     ) -> None:
-        super().__init__(model, source)
+        super().__init__(model, reader)
         self.target_tokenizer = target_tokenizer
         self.search = search
         self._streams: dict[tuple[object, ...], Callable[..., Iterator[np.ndarray]]] = {}
@@ -79,6 +81,14 @@ class SearchTask(ModelTask, TextTask):
     def string_functions(self, tokens: Any) -> _StringFunctions:
         """Return a function from strings to strings for each signature. They call `tokens`."""
         return SPLITTING[self._splitting](self, tokens)
+
+    def is_empty(self, columns: Batch) -> tf.Tensor:
+        """Return which sources are empty and so have an empty output, boolean `(b,)`."""
+        return self.reader.is_empty(columns) & (not self.reads_empty)
+
+    def source_names(self, inputs: Batch) -> tf.Tensor:
+        """Return a name for each position of the encoder's output, string `(b, s)`."""
+        return self.reader.position_names(inputs, getattr(self.model, "source_stride", 1))
 
     @property
     def num_outputs(self) -> int:
@@ -134,7 +144,7 @@ class SearchTask(ModelTask, TextTask):
         """Return a request with an array for each input of each signature, and a seed for each source."""
         outputs: list[Any] = [best.text for best in results["serving_default"]]
         outputs += sources[len(outputs) :]  # bytes that are not UTF-8 serve as their outputs
-        [output] = TextSource.batch(outputs)
+        [output] = Tokenizer.batch(outputs)
         options = {name: np.array([value] * len(sources)) for name, value in self.default_options.items()}
         if "seed" in options:
             options["seed"] = np.arange(len(sources))
@@ -166,12 +176,12 @@ class SearchTask(ModelTask, TextTask):
         key = (functions.search, functions.max_length, self._dtypes())
         if key not in self._streams:
             self._streams[key] = stream_tokens(self.model, functions.search, functions.max_length)
-        batch = self.source.batch(self.source.check("text", [text]))
-        if bool(self.source.is_empty(batch)[0]):
+        batch = self.reader.batch(self.reader.check("text", [text]))
+        if bool(self.is_empty(batch)[0]):
             return iter(())
-        inputs, is_cut = self.source.read(batch, self.max_source_length)
+        inputs, is_cut = self.reader.read(batch, self.max_source_length)
         if bool(is_cut[0]):
-            limit = f"{self.noun}'s {self.max_source_length} {self.source.unit}"
+            limit = f"{self.noun}'s {self.max_source_length} {self.reader.unit}"
             message = f"The text was longer than the {limit} and was cut off."
             warnings.warn(message, TruncationWarning, stacklevel=2)
         given, padding_mask, prefix_ids = functions.decoding_inputs(tuple(map(np.asarray, inputs)))

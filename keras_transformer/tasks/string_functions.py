@@ -7,8 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer.tasks.results import NOT_GIVEN
-from keras_transformer.tasks.sources import Batch, _is_blank
-from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Signature
+from keras_transformer.types import LOWEST_SCORE, SPECIAL_IDS, Batch, Signature
 
 Tensors = dict[str, tf.Tensor]
 # A larger length penalty could make an empty slot look like a possible hypothesis.
@@ -35,12 +34,12 @@ class _StringFunctions:
 
     def __init__(self, task: Any, tokens: Any) -> None:
         self.tokens, self._task = tokens, task
-        self._source, self._target_tokenizer = task.source, task.target_tokenizer
+        self._reader, self._target_tokenizer = task.reader, task.target_tokenizer
 
     def __getitem__(self, signature: Signature) -> Callable[..., Tensors]:
         """Return the function of a signature; its arguments are source columns, other inputs and options."""
         function = getattr(self, "best" if signature == "serving_default" else signature)
-        size = len(self._source.columns)
+        size = len(self._reader.columns)
         return lambda *columns: function(columns[:size], *columns[size:])
 
     def best(self, source: Batch, *options: tf.Tensor) -> Tensors:
@@ -49,13 +48,13 @@ class _StringFunctions:
 
     def _model_inputs(self, source: Batch) -> tuple[Batch, tf.Tensor]:
         """Return the model's inputs, and which sources are too long."""
-        return self._source.read(source, self._task.max_source_length)
+        return self._reader.read(source, self._task.max_source_length)
 
     def _best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
         output = self._target_tokenizer.detokenize(token_ids[:, 0])
         outputs = {"output": output, "score": scores[:, 0], "is_cut": is_cut}
-        return _blank_empty_sources(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._task.is_empty(source))
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return all hypotheses `(b, n)`, best first; empty slots have the score `LOWEST_SCORE`."""
@@ -64,7 +63,7 @@ class _StringFunctions:
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
         outputs = {"output": output, "score": scores, "is_cut": is_cut}
-        return _blank_empty_sources(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._task.is_empty(source))
 
     def align(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return the best hypothesis, the tokens of both sides, and the attention `(b, t, s)`."""
@@ -75,12 +74,12 @@ class _StringFunctions:
         outputs = {
             "output": self._target_tokenizer.detokenize(best_ids),
             "score": scores[:, 0],
-            "source_tokens": self._source.tokens(inputs),
+            "source_tokens": self._task.source_names(inputs),
             "output_tokens": self._target_tokenizer.tokens(best_ids),
             "attention": self.tokens.attend(inputs, best_ids),
             "is_cut": is_cut,
         }
-        return _blank_empty_sources(outputs, self._source.is_empty(source))
+        return _blank_empty_sources(outputs, self._task.is_empty(source))
 
     def score(self, source: Batch, output: tf.Tensor, *_: object) -> Tensors:
         """Return the score of a given output for each source."""
@@ -92,7 +91,7 @@ class _StringFunctions:
         # A fixed width, so that a server can split a request and concatenate the results.
         ids, scores, other_ids, other_scores = (self._pad_to_max_length(each) for each in of_tokens)
         others = self._target_tokenizer.tokens(tf.reshape(other_ids, [-1, other_ids.shape[-1]]))
-        is_empty = self._source.is_empty(source) & _is_blank(output)
+        is_empty = self._task.is_empty(source) & self._target_tokenizer.is_empty((output,))
         outputs = {
             "score": score,
             "num_tokens": num_tokens,

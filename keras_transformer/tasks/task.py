@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.tasks.results import ServedSignature, TruncationWarning
-from keras_transformer.tasks.sources import Batch, Source, TextSource
-from keras_transformer.types import Progress, Signature, Value
+from keras_transformer.text import Reader, Tokenizer
+from keras_transformer.types import Batch, Progress, Signature, Value
 
 
 class _Functions(Protocol):
@@ -24,19 +24,19 @@ class Task:
     """Base class of tasks in memory and on a server.
 
     Every call takes any iterable of sources, batches sources of similar length, and returns the results in
-    the order of the sources. A subclass sets `source`, `functions` and, if it knows them, `limits`.
+    the order of the sources. A subclass sets `reader`, `functions` and, if it knows them, `limits`.
     """
 
     signatures: ClassVar[Mapping[Signature, ServedSignature]]
     """Signatures of the task, by name."""
-    source: Source | type[Source]
-    """A `Source`, or its class, which is enough to check and batch sources."""
+    reader: Reader | type[Reader]
+    """What reads the sources, or its class, which is enough to check and batch them."""
     noun: ClassVar[str] = "translator"
     """Name of the task in messages."""
 
     @property
     def functions(self) -> _Functions:
-        """Functions by signature. Each converts the columns of a batch (see `Source`) to outputs."""
+        """Functions by signature. Each converts the columns of a batch (see `Reader`) to outputs."""
         raise NotImplementedError
 
     @property
@@ -47,7 +47,7 @@ class Task:
     def specification(self, signature: Signature) -> ServedSignature:
         """Return the inputs and outputs of a signature."""
         served = self.signatures[signature]
-        return served._replace(inputs={**self.source.columns, **served.inputs})
+        return served._replace(inputs={**self.reader.columns, **served.inputs})
 
     def _in_batches(
         self,
@@ -78,9 +78,9 @@ class Task:
         results: list[Any] = [None] * len(order)
         for start in range(0, len(order), batch_size):
             numbers = order[start : start + batch_size]
-            columns = self.source.batch([sources[number] for number in numbers])
+            columns = self.reader.batch([sources[number] for number in numbers])
             if targets is not None:
-                columns += TextSource.batch([targets[number] for number in numbers])
+                columns += Tokenizer.batch([targets[number] for number in numbers])
             if options is not None:
                 columns += options(numbers)
             tensors = functions[signature](*columns, numbers)

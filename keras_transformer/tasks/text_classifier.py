@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from keras_transformer._arguments import as_labels, check_flags, check_kind
 from keras_transformer.tasks.predictions import PredictionTask
+from keras_transformer.tasks.readers import _check_reader
 from keras_transformer.tasks.results import ServedSignature
-from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary
 from keras_transformer.tasks.task import Task
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import Progress, Signature, Value
@@ -82,8 +82,8 @@ class Classifier(Task):
         Warns:
             TruncationWarning: Once, if texts were too long.
         """
-        is_one = self.source.is_one(texts)
-        sources = self.source.check("texts", [texts] if is_one else texts)
+        is_one = self.reader.is_one(texts)
+        sources = self.reader.check("texts", [texts] if is_one else texts)
         results: list[Classification] = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0] if is_one else results
 
@@ -133,25 +133,24 @@ class TextClassifier(PredictionTask, Classifier):
         check_kind(keras.Model, model=model)
         check_flags(multi_label=multi_label)
         self.labels = as_labels(labels=labels)
-        source = Source.of(tokenizer)
-        _check_source(model, source, tokenizer)
+        _check_reader("tokenizer", tokenizer, model)
         _check_outputs(model, (None, len(self.labels)), "label, (b, c)")
-        super().__init__(model, source)
+        super().__init__(model, tokenizer)
         self.max_length = max_length
         self.tokenizer = tokenizer
         self.multi_label = multi_label
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return the function of the signature, which gets its logits from `tokens.predict`."""
-        names, source = tf.constant(self.labels), self.source
+        names, reader = tf.constant(self.labels), self.reader
         multi_label, max_length = self.multi_label, self.max_length
 
         def classify(*columns: tf.Tensor) -> dict[str, tf.Tensor]:
-            batch = columns[: len(source.columns)]
-            inputs, is_cut = source.read(batch, max_length)
+            batch = columns[: len(reader.columns)]
+            inputs, is_cut = reader.read(batch, max_length)
             logits = tf.convert_to_tensor(tokens.predict(inputs))  # (b, c)
             # A blank text has no label, regardless of the model's output.
-            is_text = ~source.is_empty(batch)[:, tf.newaxis]
+            is_text = ~reader.is_empty(batch)[:, tf.newaxis]
             probabilities = tf.sigmoid(logits) if multi_label else tf.nn.softmax(logits)
             probabilities = tf.where(is_text, probabilities, 0.0)
             best = tf.argmax(logits, axis=-1, output_type=tf.int32)  # (b,)
@@ -166,15 +165,6 @@ class TextClassifier(PredictionTask, Classifier):
             }
 
         return {"serving_default": classify}
-
-
-def _check_source(model: keras.Model, source: Source, tokenizer: Tokenizer) -> None:
-    if not isinstance(source, TextSource):
-        source.check_model(model)
-    elif (embedding := getattr(model, "source_embedding", None)) is not None:
-        _check_vocabulary("tokenizer", tokenizer, embedding.vocabulary_size)
-    else:  # another Keras model, whose vocabulary size is not known
-        check_kind(Tokenizer, tokenizer=tokenizer)
 
 
 def _check_outputs(model: keras.Model, wanted: tuple[int | None, ...], meaning: str) -> None:

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 from keras_transformer._arguments import check_number
 from keras_transformer.decoding import GreedySearch, Search
 from keras_transformer.models import CausalLM
+from keras_transformer.tasks.readers import _check_vocabulary
 from keras_transformer.tasks.results import TEXT_SIGNATURES, ServedSignature
 from keras_transformer.tasks.search_task import SearchTask
-from keras_transformer.tasks.sources import TextSource, _check_vocabulary
 from keras_transformer.tasks.token_functions import _PromptFunctions
 from keras_transformer.text import Tokenizer
 from keras_transformer.types import Progress, Signature
@@ -58,6 +58,7 @@ class TextGenerator(SearchTask):
         "tokens after the prompt, divided by the length penalty of the search. `num_tokens` counts these\n"
         "tokens."
     )
+    reads_empty = True
     # No `align`: there is no source to attend to.
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
         name: served for name, served in TEXT_SIGNATURES.items() if name != "align"
@@ -69,8 +70,7 @@ class TextGenerator(SearchTask):
         if not isinstance(model, CausalLM):
             raise TypeError(f"`model` must be a CausalLM. Received: {type(model).__name__}.")
         _check_vocabulary("tokenizer", tokenizer, model.token_embedding.vocabulary_size)
-        source = TextSource(tokenizer, reads_empty=True)
-        super().__init__(model, source, tokenizer, GreedySearch() if search is None else search)
+        super().__init__(model, tokenizer, tokenizer, GreedySearch() if search is None else search)
         self.max_length = max_length
 
     @property

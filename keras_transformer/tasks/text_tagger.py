@@ -11,10 +11,10 @@ import tensorflow as tf
 from keras_transformer._arguments import as_labels, check_flags, check_kind
 from keras_transformer.data import tag_spans
 from keras_transformer.tasks.predictions import PredictionTask
+from keras_transformer.tasks.readers import _check_reader
 from keras_transformer.tasks.results import ServedSignature
-from keras_transformer.tasks.sources import TextSource
 from keras_transformer.tasks.task import Task
-from keras_transformer.tasks.text_classifier import _check_outputs, _check_source
+from keras_transformer.tasks.text_classifier import _check_outputs
 from keras_transformer.text import Tokenizer, encode_words, split_words
 from keras_transformer.types import Progress, Signature, Value
 
@@ -108,8 +108,8 @@ class Tagger(Task):
         Warns:
             TruncationWarning: Once, if texts were too long.
         """
-        is_one = self.source.is_one(texts)
-        sources = self.source.check("texts", [texts] if is_one else texts)
+        is_one = self.reader.is_one(texts)
+        sources = self.reader.check("texts", [texts] if is_one else texts)
         results: list[Tagging] = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0] if is_one else results
 
@@ -162,10 +162,9 @@ class TextTagger(PredictionTask, Tagger):
         check_kind(Tokenizer, tokenizer=tokenizer)
         check_flags(split_punctuation=split_punctuation)
         self.tags = as_labels(tags=tags)
-        source = TextSource(tokenizer)
-        _check_source(model, source, tokenizer)
+        _check_reader("tokenizer", tokenizer, model)
         _check_outputs(model, (None, None, len(self.tags)), "tag at each position, (b, s, c)")
-        super().__init__(model, source)
+        super().__init__(model, tokenizer)
         self.max_length = max_length
         self.tokenizer = tokenizer
         self.split_punctuation = split_punctuation

@@ -70,8 +70,8 @@ class TextTask(Task):
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        is_one = self.source.is_one(texts)
-        sources = self.source.check("texts", [texts] if is_one else texts)
+        is_one = self.reader.is_one(texts)
+        sources = self.reader.check("texts", [texts] if is_one else texts)
         results = self._in_batches("serving_default", sources, batch_size, progress)
         return results[0].text if is_one else [result.text for result in results]
 
@@ -85,7 +85,7 @@ class TextTask(Task):
         Returns:
             The best output for each source, in the same order.
         """
-        return self._in_batches("serving_default", self.source.check("texts", texts), batch_size, progress)
+        return self._in_batches("serving_default", self.reader.check("texts", texts), batch_size, progress)
 
     def n_best(
         self,
@@ -122,7 +122,7 @@ class TextTask(Task):
                 f"`num` must be between 1 and the {self.num_outputs} hypotheses that the search keeps. "
                 f"Received: num={num}."
             )
-        sources = self.source.check("texts", texts)
+        sources = self.reader.check("texts", texts)
         found = [found[:num] for found in self._in_batches("n_best", sources, batch_size, progress)]
         if not tokens:
             return found
@@ -162,7 +162,7 @@ class TextTask(Task):
             ValueError: If sources and targets differ in number.
         """
         check_flags(tokens=tokens)
-        checked, outputs = self.source.check("sources", sources), as_strings(targets=targets)
+        checked, outputs = self.reader.check("sources", sources), as_strings(targets=targets)
         if len(checked) != len(outputs):
             raise ValueError(
                 "`targets` must hold a target for each source. Received: "
@@ -181,4 +181,4 @@ class TextTask(Task):
             For each source the output, the tokens of source and output and the attention, as from
             `decoding.align_targets`. Empty for an empty source.
         """
-        return self._in_batches("align", self.source.check("texts", texts), batch_size, progress)
+        return self._in_batches("align", self.reader.check("texts", texts), batch_size, progress)

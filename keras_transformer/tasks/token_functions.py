@@ -7,8 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformer.decoding import Search, SearchResult, align_targets, generate, score_tokens
-from keras_transformer.tasks.sources import Batch
-from keras_transformer.types import SPECIAL_IDS, Tensor
+from keras_transformer.types import SPECIAL_IDS, Batch, Tensor
 
 # Number of most likely tokens that are returned for each scored token.
 NUM_ALTERNATIVES = 5

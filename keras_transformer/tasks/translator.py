@@ -10,9 +10,9 @@ from keras_transformer._arguments import check_choice
 from keras_transformer.decoding import BeamSearch, Search, SearchResult, target_attention
 from keras_transformer.models import Ensemble, Transformer
 from keras_transformer.tasks.long_texts import WhichTexts
+from keras_transformer.tasks.readers import _check_reader, _check_vocabulary, _default_reader
 from keras_transformer.tasks.results import Alignment, Translation
 from keras_transformer.tasks.search_task import SearchTask
-from keras_transformer.tasks.sources import Source, TextSource, _check_vocabulary
 from keras_transformer.tasks.token_functions import _TokenFunctions
 from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Tensor, Value
@@ -81,14 +81,14 @@ class Translator(SearchTask):
         max_target_length: int = 256,
         split_texts: WhichTexts = "long",
     ) -> None:
-        reader = Source.default_reader(model) if source_tokenizer is None else source_tokenizer
+        reader = _default_reader(model) if source_tokenizer is None else source_tokenizer
         if reader is None or target_tokenizer is None:
             raise TypeError(
                 "A tokenizer of each side must be given; a model of frames needs none for its source. "
                 f"Received: source_tokenizer={source_tokenizer}, target_tokenizer={target_tokenizer}."
             )
-        source = Source.of(reader)
-        sides = ("source", "target") if isinstance(source, TextSource) else ("target",)
+        reads_frames = isinstance(reader, Reader) and not isinstance(reader, Tokenizer)
+        sides = ("target",) if reads_frames else ("source", "target")
         if not all(hasattr(model, f"{side}_embedding") for side in sides):
             raise ValueError(
                 "`model` must write token ids and read the kind of source that `source_tokenizer` encodes: "
@@ -96,12 +96,16 @@ class Translator(SearchTask):
                 "`decoding.generate` decodes other models. "
                 f"Received: {type(model).__name__} {getattr(model, 'name', model)!r:.200}."
             )
-        source.check_model(model)
+        _check_reader("source_tokenizer", reader, model)
         _check_vocabulary("target_tokenizer", target_tokenizer, model.target_embedding.vocabulary_size)
-        super().__init__(model, source, target_tokenizer, BeamSearch(4) if search is None else search)
-        self.source_tokenizer = reader
+        super().__init__(model, reader, target_tokenizer, BeamSearch(4) if search is None else search)
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.split_texts = split_texts
+
+    @property
+    def source_tokenizer(self) -> Reader:
+        """Reader of the sources."""
+        return self.reader
 
     @property
     def split_texts(self) -> WhichTexts:
@@ -116,7 +120,7 @@ class Translator(SearchTask):
 
     @property
     def _splitting(self) -> WhichTexts:
-        return self.split_texts if isinstance(self.source, TextSource) else "none"
+        return self.split_texts if isinstance(self.reader, Tokenizer) else "none"
 
     @property
     def token_functions(self) -> _TokenFunctions:
@@ -156,8 +160,8 @@ class Translator(SearchTask):
             with keys such as `decoder/layer_1/cross_attention`. Each row of a decoder map belongs to the
             output token that the decoder predicts at this position.
         """
-        batch = self.source.batch(self.source.check("text", [text]))
-        inputs, _ = self.source.read(batch, self.max_source_length)
+        batch = self.reader.batch(self.reader.check("text", [text]))
+        inputs, _ = self.reader.read(batch, self.max_source_length)
         values, *mask = (ops.convert_to_tensor(np.asarray(each)) for each in inputs)
         if output is None:
             [[output, *_]] = self.n_best([text])  # truncates a long text, as `inputs` does
@@ -168,6 +172,6 @@ class Translator(SearchTask):
         # (1, h, t, s) -> (h, t, s)
         maps = {name: ops.convert_to_numpy(each)[0].astype("float32") for name, each in found.items()}
         last = [name for name in maps if name.endswith("/cross_attention")][-1]
-        names = self.source.tokens(inputs), self.target_tokenizer.tokens(target_ids)
+        names = self.source_names(inputs), self.target_tokenizer.tokens(target_ids)
         read, written = (tuple(name.decode("utf-8") for name in each.numpy()[0]) for each in names)
         return Alignment(output.text, output.score, read, written, maps[last].mean(axis=0)), maps

@@ -5,7 +5,7 @@ import contextlib
 import hashlib
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -13,12 +13,16 @@ import tensorflow as tf
 
 from keras_transformer._files import as_json, as_path, read_file, read_table, write_file
 from keras_transformer.errors import InputError
+from keras_transformer.types import Batch, Columns, Shape, Value
 
 _KINDS: dict[str, type["Reader"]] = {}
 
 
 class Reader(tf.Module, abc.ABC):
-    """Base class of input preprocessing in the graph: tokenizers and frame normalizers.
+    """Base class of what reads the sources of a task: tokenizers and frame normalizers.
+
+    A batch is a tuple of tensors, one for each column of a request; `read` converts it to the model's inputs.
+    `read` and `is_empty` consist of TensorFlow operations, so that an export can serve them.
 
     A reader is a `tf.Module`: assigned to an attribute of an exported module, it is saved inside the
     SavedModel together with its files. `save` writes two files: the options, and what was learned from data.
@@ -32,9 +36,22 @@ class Reader(tf.Module, abc.ABC):
     option_names: ClassVar[tuple[str, ...]] = ()
     needs_tensorflow_text: bool = False
     """Whether a program that loads an export must import `tensorflow_text` first."""
+    by_column: ClassVar[dict[str, type["Reader"]]] = {}
+    """Subclasses by `column`. A served model has no reader, and finds the class of its reader here."""
+    columns: ClassVar[Columns]
+    """Inputs of a served signature; their first axis is the batch."""
+    column: ClassVar[str]
+    """Name of the first column."""
+    unit: ClassVar[str] = "tokens"
+    """Unit of a source's length."""
+    end_ids: tuple[int, ...] = ()
+    """Token ids appended to each source."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        if "columns" in vars(cls):
+            cls.column = next(iter(cls.columns))
+            Reader.by_column[cls.column] = cls
         if hasattr(cls, "kind"):
             _KINDS[cls.kind] = cls
 
@@ -42,6 +59,60 @@ class Reader(tf.Module, abc.ABC):
     def options(self) -> dict[str, bool]:
         """Constructor options by name, except what was learned from data."""
         return {name: getattr(self, name) for name in self.option_names}
+
+    @property
+    @abc.abstractmethod
+    def hard_values(self) -> tuple[Value, ...]:
+        """Typical invalid or unusual sources, with which an export is verified."""
+
+    @property
+    @abc.abstractmethod
+    def about(self) -> str:
+        """Description of the input in the README of an export."""
+
+    @property
+    def feature_dim(self) -> int | None:
+        """Number of features of each frame that `read` returns; None for token ids."""
+        return None
+
+    @property
+    @abc.abstractmethod
+    def input_specs(self) -> tuple[tuple[Shape, str], ...]:
+        """Shape and dtype of each model input: the values and, for some readers, their mask."""
+
+    @abc.abstractmethod
+    def example(self) -> Value:
+        """Return an example source, for the warm-up of an export without examples."""
+
+    @classmethod
+    @abc.abstractmethod
+    def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        """Validate sources and return them as a list."""
+
+    @classmethod
+    def is_one(cls, value: object) -> bool:
+        """Return whether a value is a single source, not several. The base class returns False."""
+        return False
+
+    @classmethod
+    @abc.abstractmethod
+    def batch(cls, values: Sequence[Value]) -> Batch:
+        """Convert sources to one tensor for each column."""
+
+    @abc.abstractmethod
+    def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
+        """Return the model's inputs, truncated to `max_length`, and which rows were truncated, `(b,)`."""
+
+    @abc.abstractmethod
+    def is_empty(self, columns: Batch) -> tf.Tensor:
+        """Return which rows are empty and so have an empty output, boolean `(b,)`."""
+
+    @abc.abstractmethod
+    def position_names(self, inputs: Batch, stride: int) -> tf.Tensor:
+        """Return a name for each position of the encoder's output, string `(b, s)`.
+
+        `inputs` are those that `read` returns, and `stride` is the number of them for each position.
+        """
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the options and the vocabulary, 64 hexadecimal digits.

@@ -1,19 +1,28 @@
 """Base class of all tokenizers."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_strings, check_flags, check_kind, check_number, check_several
+from keras_transformer._arguments import (
+    as_strings,
+    check_flags,
+    check_kind,
+    check_number,
+    check_several,
+    is_text,
+)
 from keras_transformer.text.normalization import _as_utf8, _normalize
 from keras_transformer.text.reader import Reader
-from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS
+from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Batch, Columns, Value
 
 # Texts are truncated to max(_MAX_BYTES, _MAX_PIECE_BYTES * max_length) bytes before tokenizing.
 _MAX_BYTES, _MAX_PIECE_BYTES = 2**18, 64
+# Control characters, which subword tokenizers ignore, Unicode white space, and zero-width characters.
+_BLANK = r"[\p{Cc}\p{Z}\x{180e}\x{200b}-\x{200f}\x{202a}-\x{202e}\x{2060}-\x{206f}\x{feff}]*"
 
 
 class Tokenizer(Reader):
@@ -32,6 +41,10 @@ class Tokenizer(Reader):
     """Tokens before every text, such as a language token."""
     end_ids: tuple[int, ...] = (SPECIAL_IDS.end,)
     """Tokens after every source: the end token, for some models followed by a language token."""
+    columns: ClassVar[Columns] = {"text": ("string", 1)}
+    hard_values = ("", "  ", "\u3000\u2028\u200b", "\U0001f600 \u05e9\u05dc\u05d5\u05dd", b"\xff\xfe\xc3")
+    about = "Bytes that are not valid UTF-8 are accepted."
+    input_specs = (((None, None), "int32"),)
 
     def __init__(self, pieces: Sequence[str], *, lowercase: bool = False) -> None:
         check_flags(lowercase=lowercase)
@@ -148,6 +161,49 @@ class Tokenizer(Reader):
         is_known = (token_ids >= 0) & (token_ids < self.vocabulary_size)
         pieces = tf.gather(self._pieces, tf.where(is_known, token_ids, SPECIAL_IDS.unknown))
         return tf.where(token_ids == SPECIAL_IDS.pad, "", pieces)
+
+    def example(self) -> Value:
+        """Return the text of the first tokens of the vocabulary."""
+        first = len(SPECIAL_TOKENS)
+        token_ids = tf.range(first, min(first + 8, self.vocabulary_size))
+        [text] = self.detokenize(token_ids[tf.newaxis]).numpy().tolist()
+        return str(text.decode("utf-8", "replace"))
+
+    @classmethod
+    def check(cls, argument: str, values: Iterable[object]) -> list[Value]:
+        """Validate strings and return them as a list. Raise `TypeError` for a single string."""
+        return [*as_strings(**{argument: values})]
+
+    @classmethod
+    def is_one(cls, value: object) -> bool:
+        """Return whether a value is a single string."""
+        return is_text(value)
+
+    @classmethod
+    def batch(cls, values: Sequence[Value]) -> Batch:
+        """Convert strings to a tensor of UTF-8 bytes, string `(b,)`."""
+        # A lone surrogate is not valid UTF-8; a tokenizer reads it as an unknown token.
+        texts = (
+            value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+            for value in values
+        )
+        return (tf.constant([*texts], tf.string, [len(values)]),)
+
+    def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
+        """Return `padded_ids`, int32 `(b, s)`, and which texts were truncated."""
+        [texts] = columns
+        token_ids, is_cut = self.ended_ids(texts, max_length)
+        return (token_ids,), is_cut
+
+    def is_empty(self, columns: Batch) -> tf.Tensor:
+        """Return which texts have no visible character, boolean `(b,)`; training has no empty texts."""
+        [texts] = columns
+        return tf.strings.regex_full_match(texts, _BLANK)
+
+    def position_names(self, inputs: Batch, stride: int) -> tf.Tensor:
+        """Return the string of each token, string `(b, s)`."""
+        [token_ids] = inputs
+        return self.tokens(token_ids)
 
     @abc.abstractmethod
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -12,7 +12,7 @@ import tensorflow as tf
 import keras_transformer as kt
 from keras_transformer.data import FrameNormalizer
 from keras_transformer.decoding import BeamSearch, GreedySearch
-from keras_transformer.tasks import FrameSource, TruncationWarning
+from keras_transformer.tasks import TruncationWarning
 from keras_transformer.text import CharacterTokenizer
 
 TOKENIZER = CharacterTokenizer("wxyz")  # 8 ids
@@ -89,7 +89,7 @@ def test_a_batch_of_any_form_answers_as_each_source_alone(
 
 
 def test_reading_leaves_out_hidden_frames_and_those_that_are_not_finite() -> None:
-    source = FrameSource(FrameNormalizer([1.0], [4.0]))
+    source = FrameNormalizer([1.0], [4.0])
     frames = np.array([[1, 3, 5, 7], [np.nan, 9, np.inf, 11], [1, 1, 1, 1]], "float32")[..., None]
     mask = np.array([[0, 1, 0, 1], [1, 1, 1, 1], [0, 0, 0, 0]], bool)
     (found, is_seen), is_cut = source.read((tf.constant(frames), tf.constant(mask)), 3)
@@ -98,7 +98,7 @@ def test_reading_leaves_out_hidden_frames_and_those_that_are_not_finite() -> Non
     assert not np.any(is_cut)
     assert source.read((tf.constant(frames), tf.constant(mask)), 1)[1].numpy().tolist() == [True, True, False]
     assert source.is_empty((tf.constant(frames), tf.constant(mask))).numpy().tolist() == [False, False, True]
-    assert source.tokens((found, is_seen)).numpy().tolist() == [
+    assert source.position_names((found, is_seen), 1).numpy().tolist() == [
         [b"0", b"1", b""],
         [b"0", b"1", b""],
         [b""] * 3,
@@ -107,7 +107,7 @@ def test_reading_leaves_out_hidden_frames_and_those_that_are_not_finite() -> Non
 
 @pytest.mark.slow
 def test_what_is_behind_the_mask_changes_nothing(translator: kt.Translator, answers: list[Any]) -> None:
-    source = translator.source
+    source = translator.reader
     frames, mask = (column.numpy() for column in source.batch(windows()))
     for garbage in (np.nan, np.inf, -1e30, 7.0):
         columns = tf.constant(np.where(mask[..., None], frames, garbage)), tf.constant(mask)

@@ -11,11 +11,11 @@ import tensorflow as tf
 from keras_transformer.tasks import (
     Alignment,
     PairScore,
-    TextSource,
     TextTask,
     Translation,
     TruncationWarning,
 )
+from keras_transformer.text import Tokenizer
 
 TEXTS = ["bb", "a", "ccc"]
 
@@ -23,7 +23,7 @@ TEXTS = ["bb", "a", "ccc"]
 class Echo(TextTask):
     """Answers with the text, then with the text in capitals; reads four characters."""
 
-    source = TextSource
+    reader = Tokenizer
     num_outputs = 2
     limits: ClassVar[dict[str, int]] = {"max_source_length": 4, "max_target_length": 5}
 
