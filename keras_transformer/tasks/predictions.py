@@ -1,6 +1,6 @@
 """Base class of tasks whose model returns logits: text classification and tagging."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 from keras import ops
@@ -27,6 +27,11 @@ class PredictionTask(ModelTask):
 
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    @property
+    def tokenizer(self) -> Any:
+        """Tokenizer of the texts, or another reader."""
+        return self.reader
 
     @property
     def max_length(self) -> int:

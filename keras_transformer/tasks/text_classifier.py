@@ -137,7 +137,6 @@ class TextClassifier(PredictionTask, Classifier):
         _check_outputs(model, (None, len(self.labels)), "label, (b, c)")
         super().__init__(model, tokenizer)
         self.max_length = max_length
-        self.tokenizer = tokenizer
         self.multi_label = multi_label
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:

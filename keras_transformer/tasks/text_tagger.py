@@ -166,7 +166,6 @@ class TextTagger(PredictionTask, Tagger):
         _check_outputs(model, (None, None, len(self.tags)), "tag at each position, (b, s, c)")
         super().__init__(model, tokenizer)
         self.max_length = max_length
-        self.tokenizer = tokenizer
         self.split_punctuation = split_punctuation
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
