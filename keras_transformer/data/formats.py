@@ -14,7 +14,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 from xml.parsers import expat
 
 from keras_transformer._files import open_for_reading
@@ -41,6 +41,8 @@ _LOGGER = logging.getLogger(__name__)
 class _PairsFile:
     """Pairs of a file, read again in each iteration. `columns` are names, or numbers from 1."""
 
+    min_columns: ClassVar[int] = 2
+
     def __init__(self, path: Path, columns: tuple[str, str] | None = None) -> None:
         self.path, self.columns = path, columns
         self.files = [path]
@@ -59,7 +61,7 @@ class _PairsFile:
         head = [cells for _, cells in itertools.islice(self._open_rows(), _SAMPLE_SIZE)]
         if not head:
             raise InputError(f"Cannot read {self.path}: it has no rows.")
-        if _ending(self.path) == ".csv" and len(head[0]) == 1:
+        if _ending(self.path) == ".csv" and len(head[0]) < self.min_columns:
             form = "2 columns separated by commas, semicolons or tabs"
             raise InputError(f"{self.path}:1: needs {form}. Received: 1.")
         return self._choose_columns(head)

@@ -1,6 +1,5 @@
 """Read texts for language models: lines of files, table columns, and TFDS features."""
 
-import itertools
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +13,9 @@ from keras_transformer.data.formats import (
     _Cells,
     _column_indices,
     _ending,
+    _Layout,
     _names_of_columns,
+    _PairsFile,
     _shown_cells,
 )
 from keras_transformer.data.parallel_text import _as_list, _matching_files
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from tensorflow_datasets.core import DatasetInfo
 
 _LOGGER = logging.getLogger(__name__)
-_SAMPLE_SIZE = 1000
 
 
 def read_texts(origin: Files, split: str = "train", *, data_dir: FilePath | None = None) -> list[str]:
@@ -90,18 +90,18 @@ def _iterate_column(path: Path, column: str | None) -> Iterator[str]:
         return
     if _ending(path) not in _FORMATS:
         raise InputError(f"A table must end in {', '.join(_FORMATS)}. Received: {path}#{column}.")
-    open_rows = _FORMATS[_ending(path)](path)
-    head = [cells for _, cells in itertools.islice(open_rows(), _SAMPLE_SIZE)]
-    if not head:
-        raise InputError(f"Cannot read {path}: it has no rows.")
-    index, first_row = _chosen_column(path, head, column)
-    for line, cells in itertools.islice(open_rows(), first_row, None):
-        if isinstance(cells, dict):
-            yield cells.get(str(index), "")
-        elif len(cells) > int(index):
-            yield cells[int(index)]
-        else:
-            raise InputError(f"{path}:{line}: needs {int(index) + 1} columns. Received: {len(cells)}.")
+    for text, _ in _TextFile(path, (column, column)).pairs():
+        yield text
+
+
+class _TextFile(_PairsFile):
+    """Texts of a table, whose column is both columns of a pair."""
+
+    min_columns = 1
+
+    def _choose_columns(self, head: list[_Cells]) -> _Layout:
+        index, first_row = _chosen_column(self.path, head, (self.columns or ("",))[0])
+        return _Layout(index, index, first_row)
 
 
 def _chosen_column(path: Path, rows: Sequence[_Cells], wanted: str) -> tuple[str | int, int]:

@@ -65,7 +65,7 @@ def test_a_pattern(tmp_path: Path) -> None:
         ("a.csv", "id,body\n1,one\n", r"no column is named text\. Name the column of the texts: .*a\.csv#id"),
         ("a.jsonl", '{"a": "x", "b": "y"}\n', r"no column is named text.*Received: 'a', 'b'"),
         ("a.csv#text", "id,body\n1,one\n", r"must have one column 'text'\. Received: columns 'id', 'body'"),
-        ("a.tsv#3", "1\tone\n", r"a\.tsv:1: needs 3 columns\. Received: 2"),
+        ("a.tsv#3", "1\tone\n", r"a\.tsv:1: needs 3 columns separated by tabs\. Received: 2"),
         ("a.txt", " \n\n", r"No line of .*a\.txt has text\. Received: 2 lines"),
         ("a.txt", "", r"the file is empty"),
         ("a.dat#1", "x\n", r"A table must end in \.tsv, .*Received: .*a\.dat#1"),
