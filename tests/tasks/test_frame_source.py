@@ -226,7 +226,7 @@ def test_without_a_normalizer_frames_are_read_as_they_are(
 
 def test_a_wrong_reader_is_refused(translator: kt.Translator) -> None:
     model = translator.model
-    with pytest.raises(ValueError, match="a normalizer of 2 features, a model with encoder_feature_dim=3"):
+    with pytest.raises(ValueError, match="of frames of 2 numbers, a model with encoder_feature_dim=3"):
         kt.Translator(model, FrameNormalizer.identity(2), TOKENIZER)
     with pytest.raises(TypeError, match=r"A tokenizer of each side .* target_tokenizer=None"):
         kt.Translator(model, TOKENIZER)
