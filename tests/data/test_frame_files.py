@@ -183,6 +183,7 @@ WRONG_ARCHIVES: dict[str, tuple[dict[str, object], str]] = {
     "negative": ({"features": JOINED, "lengths": [13, -1]}, "`lengths` must be whole numbers"),
     "mask": ({"features": padded(0), "padding_mask": MASK[:2]}, "`padding_mask` must be booleans"),
     "others": ({"features": padded(0), "labels": [1]}, "Received: 'labels'"),
+    "path": ({"features": padded(0), "path": [1]}, "Received: 'path'"),
     "targets": ({**NAMED, "targets": TARGETS[:2]}, r"`targets` must be strings \(4,\)"),
     "numbers": ({**NAMED, "targets": LENGTHS}, r"`targets` must be strings \(4,\).*dtype=int64"),
     "no examples": ({"targets": TARGETS[:0]}, "must have frames"),

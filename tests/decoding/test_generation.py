@@ -11,7 +11,7 @@ from keras import ops
 import keras_transformer as kt
 from helpers import BeamSearch, GreedySearch, talkative
 from keras_transformer._backend import compile_function
-from keras_transformer.decoding import Constraints, generate
+from keras_transformer.decoding import Constraints, generate, stream_tokens
 from keras_transformer.types import SpecialIds
 
 SEARCHES = [GreedySearch(), BeamSearch(3, length_penalty=1.0)]
@@ -345,6 +345,19 @@ def test_a_quantized_model_decodes_nearly_as_it_did(source_ids: np.ndarray) -> N
 @pytest.mark.parametrize("search", SEARCHES)
 def test_scores_keep_no_gradient(transformer: Any, source_ids: np.ndarray, search: Any) -> None:
     assert not generate(transformer, source_ids, search, 5).scores.requires_grad
+
+
+def test_a_stream_takes_what_generate_takes(transformer: Any, source_ids: np.ndarray) -> None:
+    prefixes = [[4]] * len(source_ids)
+    wanted = generate(transformer, source_ids, GreedySearch(), 5, prefix_ids=prefixes)
+    stream = stream_tokens(transformer, GreedySearch(), 5)
+    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": source_ids}
+    token_ids = np.stack([*stream(inputs, prefix_ids=prefixes)], axis=1)
+    np.testing.assert_array_equal(
+        token_ids, ops.convert_to_numpy(wanted.token_ids)[:, 0, : token_ids.shape[1]]
+    )
+    with pytest.raises(ValueError, match="prefix_ids"):
+        next(stream(source_ids, prefix_ids=[[99]] * len(source_ids)))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from helpers import array
 from keras_transformer import CausalLM, EncoderModel, Transformer
+from keras_transformer.errors import InputError
 from keras_transformer.models import PRESETS, TransformerConfig
 
 PAPER = {"base": (512, 2048, 8, 65e6), "big": (1024, 4096, 16, 213e6)}
@@ -26,6 +27,14 @@ def test_each_field_reaches_get_config(kind: Any) -> None:
     for field in dataclasses.fields(model.config):
         assert config[field.name] == getattr(model.config, field.name), field.name
     assert (config["max_length"], config["dropout"], model.max_length) == (7, 0.25, 7)
+
+
+def test_memory_of_decoding_is_that_of_the_decoder() -> None:
+    sizes: dict[str, Any] = {"hidden_dim": 1024, "num_heads": 1, "target_vocabulary_size": 8}
+    few = TransformerConfig(num_layers=10**6, num_decoder_layers=1, **sizes)
+    few.check_decoding(1, 1, 1, 4096, 4096)
+    with pytest.raises(InputError, match="bytes of memory would be needed"):
+        dataclasses.replace(few, num_decoder_layers=None).check_decoding(1, 1, 1, 4096, 4096)
 
 
 def test_a_config_is_frozen_and_compared_by_value() -> None:

@@ -57,6 +57,11 @@ def test_a_finished_run_is_opened_from_its_directory(trained: Path, tmp_path: Pa
     assert run.evaluate([("w1ab", "no"), ("w1ab", output)], unique=True).num_items == 1
 
 
+def test_the_current_directory_is_opened(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(copy)
+    assert kt.Run.open(".").directory == copy
+
+
 def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> None:
     checkpoint = Checkpoint(trained / "runs/tiny")
     assert (checkpoint.monitor, checkpoint.best_epoch) == ("val_loss", 1)

@@ -10,7 +10,7 @@ import pytest
 import keras_transformer as kt
 from keras_transformer.evaluation import EvaluationReport
 from keras_transformer.runs import RunConfig, RunKind
-from keras_transformer.tasks import Translation
+from keras_transformer.tasks import Classification, Translation
 
 
 class Echo:
@@ -44,6 +44,18 @@ def test_any_target_of_a_source_is_right() -> None:
     assert report.num_items == 1
     assert report["exact_match"] == 1.0
     assert score(Echo(), [("a", "X"), ("a", "A")])["exact_match"] == 0.5
+
+
+def test_equal_examples_count_once() -> None:
+    class Classifier:
+        def classify(self, texts: list[str], **options: Any) -> list[Classification]:
+            return [Classification("x", 0.9, ("x",), {"x": 0.9, "y": 0.1}) for _ in texts]
+
+    kind = RunKind.of(RunConfig.default(task="classify", pairs="a.csv", multi_label=True))
+    examples = [("a", ["x"]), ("a", ["x"]), ("a", ["y"])]
+    for unique, num_items in ((True, 2), (False, 3)):
+        report, outputs = kind.score(Classifier(), examples, unique=unique)
+        assert (report.num_items, len(outputs)) == (num_items, num_items)
 
 
 @pytest.mark.slow

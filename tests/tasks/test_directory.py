@@ -52,6 +52,17 @@ def directory(saved: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(saved, tmp_path / "translator"))
 
 
+def test_a_task_replaces_a_task_of_another_kind(directory: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 16}
+    model = kt.EncoderModel(9, 2, pooling="mean", **sizes)
+    kt.TextClassifier(model, CharacterTokenizer("abcde"), ["x", "y"]).save(directory)
+    loaded = kt.tasks.ModelTask.load(directory)
+    assert type(loaded) is kt.TextClassifier
+    assert kt.tasks.ModelTask.kind_of(directory) is kt.TextClassifier
+    with pytest.raises(InputError, match=r"is not the directory of a model: it has no translator\.json"):
+        kt.Translator.load(directory)
+
+
 def change_options(directory: Path, **options: Any) -> None:
     path = directory / "translator.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))

@@ -84,6 +84,13 @@ def test_limits_that_are_assigned_are_those_of_the_model(
     for name in translator.limit_names:
         with pytest.raises(ValueError, match=rf"`{name}` must be .*2.* Received: {name}=1"):
             setattr(translator, name, 1)
+    fewer: dict[str, Any] = {"positions": "learned", "share_positions": False, "max_length": 10, **SIZES}
+    models = [kt.Transformer(9, 8, max_source_positions=size, **fewer) for size in (6, 5)]
+    for several, longest in ((models[0], 6), (kt.models.Ensemble(models), 5)):
+        fitted = kt.Translator(several, source_tokenizer, target_tokenizer)
+        assert (fitted.max_source_length, fitted.max_target_length) == (longest, 10)
+    with pytest.raises(ValueError, match=r"`split_texts` must be .* Received: split_texts='some'"):
+        translator.split_texts = "some"  # type: ignore[assignment]
     language_model = kt.CausalLM(9, positions="learned", max_length=10, **SIZES)
     encoder = kt.EncoderModel(9, 2, pooling="first", positions="learned", max_length=10, **SIZES)
     for task in (

@@ -114,6 +114,10 @@ def test_padded_ids_end_each_text_and_cut_the_long_ones() -> None:
     assert tokenizer.padded_ids(["ababab"], 4).numpy().tolist() == [[4, 5, 4, 3]]
     assert tokenizer.padded_ids(["ababab"], 1).numpy().tolist() == [[3]]
     assert tokenizer.padded_ids([], 10).shape == (0, 1)
+    tokenizer.end_ids = (3, 5)
+    assert tokenizer.padded_ids(["ababab"], 3).numpy().tolist() == [[4, 3, 5]]
+    with pytest.raises(ValueError, match="`max_length` must be at least 2"):
+        tokenizer.padded_ids(["ababab"], 1)
 
 
 def test_of_a_long_text_no_more_is_tokenized_than_is_wanted(tokenizer: Tokenizer) -> None:
