@@ -5,8 +5,10 @@ from typing import Any, ClassVar, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer._arguments import check_number
+from keras_transformer._arguments import check_kind, check_number
 from keras_transformer.tasks.model_task import ModelTask
+from keras_transformer.tasks.readers import _check_reader
+from keras_transformer.text import Reader
 from keras_transformer.types import Tensor
 
 
@@ -27,6 +29,26 @@ class PredictionTask(ModelTask):
 
     tokenizer_names: ClassVar[tuple[str, ...]] = ("tokenizer",)
     limit_names: ClassVar[tuple[str, ...]] = ("max_length",)
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Reader,
+        max_length: int,
+        output_shape: tuple[int | None, ...],
+        meaning: str,
+    ) -> None:
+        check_kind(keras.Model, model=model)
+        _check_reader("tokenizer", tokenizer, model)
+        shape = getattr(model, "output_shape", output_shape)  # if it is known
+        num_names = output_shape[-1]
+        if not isinstance(shape, tuple) or len(shape) != len(output_shape) or shape[-1] != num_names:
+            raise ValueError(
+                f"`model` must have an output for each {meaning}. Received: {num_names} names, outputs of "
+                f"shape {shape}."
+            )
+        super().__init__(model, tokenizer)
+        self.max_length = max_length
 
     @property
     def tokenizer(self) -> Any:

@@ -8,9 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import as_labels, check_flags, check_kind
+from keras_transformer._arguments import as_labels, check_flags
 from keras_transformer.tasks.predictions import PredictionTask
-from keras_transformer.tasks.readers import _check_reader
 from keras_transformer.tasks.results import ServedSignature
 from keras_transformer.tasks.task import Task
 from keras_transformer.text import Tokenizer
@@ -130,14 +129,9 @@ class TextClassifier(PredictionTask, Classifier):
         multi_label: bool = False,
         max_length: int = 256,
     ) -> None:
-        check_kind(keras.Model, model=model)
         check_flags(multi_label=multi_label)
-        self.labels = as_labels(labels=labels)
-        _check_reader("tokenizer", tokenizer, model)
-        _check_outputs(model, (None, len(self.labels)), "label, (b, c)")
-        super().__init__(model, tokenizer)
-        self.max_length = max_length
-        self.multi_label = multi_label
+        self.labels, self.multi_label = as_labels(labels=labels), multi_label
+        super().__init__(model, tokenizer, max_length, (None, len(self.labels)), "label, (b, c)")
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return the function of the signature, which gets its logits from `tokens.predict`."""
@@ -164,13 +158,3 @@ class TextClassifier(PredictionTask, Classifier):
             }
 
         return {"serving_default": classify}
-
-
-def _check_outputs(model: keras.Model, wanted: tuple[int | None, ...], meaning: str) -> None:
-    """Raise ValueError if the output shape of a model is known and is not `wanted`."""
-    shape = getattr(model, "output_shape", wanted)
-    if not isinstance(shape, tuple) or len(shape) != len(wanted) or shape[-1] != wanted[-1]:
-        raise ValueError(
-            f"`model` must have an output for each {meaning}. Received: {wanted[-1]} names, outputs of shape "
-            f"{shape}."
-        )

@@ -11,10 +11,8 @@ import tensorflow as tf
 from keras_transformer._arguments import as_labels, check_flags, check_kind
 from keras_transformer.data import tag_spans
 from keras_transformer.tasks.predictions import PredictionTask
-from keras_transformer.tasks.readers import _check_reader
 from keras_transformer.tasks.results import ServedSignature
 from keras_transformer.tasks.task import Task
-from keras_transformer.tasks.text_classifier import _check_outputs
 from keras_transformer.text import Tokenizer, encode_words, split_words
 from keras_transformer.types import Progress, Signature, Value
 
@@ -158,15 +156,11 @@ class TextTagger(PredictionTask, Tagger):
         max_length: int = 256,
         split_punctuation: bool = True,
     ) -> None:
-        check_kind(keras.Model, model=model)
         check_kind(Tokenizer, tokenizer=tokenizer)
         check_flags(split_punctuation=split_punctuation)
-        self.tags = as_labels(tags=tags)
-        _check_reader("tokenizer", tokenizer, model)
-        _check_outputs(model, (None, None, len(self.tags)), "tag at each position, (b, s, c)")
-        super().__init__(model, tokenizer)
-        self.max_length = max_length
-        self.split_punctuation = split_punctuation
+        self.tags, self.split_punctuation = as_labels(tags=tags), split_punctuation
+        shape = None, None, len(self.tags)
+        super().__init__(model, tokenizer, max_length, shape, "tag at each position, (b, s, c)")
 
     def string_functions(self, tokens: Any) -> dict[Signature, Callable[..., dict[str, tf.Tensor]]]:
         """Return the function of the signature; it calls `tokens.predict`, compiled or traced, for logits."""
