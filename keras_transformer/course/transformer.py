@@ -189,11 +189,12 @@ class _Stack(keras.layers.Layer):
 
     def make_layers(
         self, layer_class: type[_CourseLayer], name: str, num_layers: int, *options: Any
-    ) -> list[_CourseLayer]:
+    ) -> tuple[_CourseLayer, ...]:
         """Create the layers of a stack, numbered from 1."""
         check_positive(num_layers=num_layers)
         names = (f"{name}{number}" for number in range(1, num_layers + 1))
-        return [layer_class(*options, dtype=self.dtype_policy.name, name=each) for each in names]
+        # A tuple, since `tf.train.Checkpoint` does not see the layers in a list of a Keras layer.
+        return tuple(layer_class(*options, dtype=self.dtype_policy.name, name=each) for each in names)
 
     def embed(self, token_ids: Tensor, training: bool | None = None) -> Tensor:
         """Embed token ids `(b, t)`, add position encodings and apply dropout: `(b, t, d)`."""

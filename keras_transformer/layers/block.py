@@ -85,7 +85,15 @@ class _Block(keras.layers.Layer):
         Returns:
             A dict of `self_attention` to `(b, h, t, t)` and, with an encoder's output, `cross_attention` to
             `(b, h, t, s)`. In a stack, the names begin with `layer_{i}/`; `i` counts from 1.
+
+        Raises:
+            ValueError: If the layer is not built.
         """
+        if not self.built:
+            raise ValueError(
+                f"A {type(self).__name__} must be built, as by a call, before its attention is shown. "
+                f"Received: {self.name}, without weights."
+            )
         scores: Scores = {}
         self.compute(inputs, *args, scores=scores, **masks)
         return scores
@@ -219,13 +227,14 @@ class _Stack(_Block):
         self.share_layers = share_layers
 
     def _build_layers(self, layer_class: type[_Block], inputs_shape: Shape, *others: Shape | None) -> None:
-        self.layers = []
+        layers = []
         for number in range(1, 2 if self.share_layers else self.num_layers + 1):
             layer = layer_class(**self._options(), dtype=self.dtype_policy, name=f"layer_{number}")
             layer.build(inputs_shape, *others)
-            self.layers.append(layer)
-        # With `share_layers`, the same layer `num_layers` times.
-        self.layers.extend(self.layers[:1] * (self.num_layers - len(self.layers)))
+            layers.append(layer)
+        # A tuple: `tf.train.Checkpoint` does not see the layers in a list of a Keras layer. With
+        # `share_layers`, the same layer `num_layers` times.
+        self.layers = tuple(layers) if len(layers) == self.num_layers else (layers[0],) * self.num_layers
         # The output of a pre-norm layer is not normalized, so the stack normalizes it.
         if self.norm_first if self.final_norm is None else self.final_norm:
             self.final_normalization = self.make_normalization("final_normalization")

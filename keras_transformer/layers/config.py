@@ -25,6 +25,11 @@ _SYNONYMS = {
     "num_heads": "n_heads n_head nhead heads num_attention_heads",
     "intermediate_dim": "d_ff dff ff_dim ffn_dim d_inner dim_feedforward intermediate_size hidden_dim",
     "num_layers": "n_layers num_blocks num_hidden_layers depth",
+    "num_outputs": "num_classes n_classes num_labels units",
+    "vocabulary_size": "vocab_size input_vocab_size num_tokens",
+    "max_length": "maxlen max_len sequence_length max_position_embeddings",
+    "dropout": "rate dropout_rate",
+    "layer_norm_epsilon": "epsilon eps layernorm_eps layer_norm_eps",
 }
 
 
@@ -76,7 +81,10 @@ class LayerConfig:
         # Checked here, before any weight exists, so that Python arguments, files and flags get the same
         # messages.
         for field in dataclasses.fields(self):
-            _check_value(field, getattr(self, field.name))
+            value = getattr(self, field.name)
+            _check_value(field, value)
+            if field.type in (int, int | None) and value is not None:
+                object.__setattr__(self, field.name, int(value))  # Keras refuses NumPy's integers
         if self.num_heads > self.intermediate_dim:
             raise ValueError(
                 "`intermediate_dim` must be at least `num_heads`; the order is (num_heads, "
@@ -106,7 +114,8 @@ class LayerConfig:
             meant = [
                 ours for ours, theirs in _SYNONYMS.items() if unknown[0] in theirs.split() and ours in names
             ]
-            meant = meant or difflib.get_close_matches(unknown[0], names, 1)
+            is_known = any(unknown[0] in theirs.split() for theirs in _SYNONYMS.values())
+            meant = meant or difflib.get_close_matches(unknown[0], [] if is_known else names, 1)
             hint = f" Did you mean `{meant[0]}`?" if meant else ""
             received = {name: rest[name] for name in unknown}
             raise TypeError(f"{owner.__name__} has no such argument.{hint} Received: {received}.")

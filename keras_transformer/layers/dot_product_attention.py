@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import keras
 from keras import ops
 
 from keras_transformer._arguments import as_boolean, as_floats, known_sizes
@@ -43,10 +44,11 @@ def dot_product_attention(
     key, value = (_repeat_heads(heads, query.shape[2]) for heads in (key, value))
     # Scales the queries, t * k numbers per head, and not the logits, t * s numbers.
     query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-    # (b, t, h, k), (b, s, h, k) -> (b, h, t, s); the softmax is always computed in float32
-    logits = ops.cast(ops.einsum("bthk,bshk->bhts", query, key), "float32")
+    # (b, t, h, k), (b, s, h, k) -> (b, h, t, s); the softmax is computed at least in float32
+    logits = ops.einsum("bthk,bshk->bhts", query, key)
+    logits = ops.cast(logits, keras.backend.result_type(logits.dtype, "float32"))
     if bias is not None:
-        logits = logits + ops.cast(bias, "float32")
+        logits = logits + ops.cast(bias, logits.dtype)
     scores = masked_softmax(logits, _checked_mask(mask, logits.shape), training=training)
     scores = ops.cast(scores, value.dtype)
     weights = scores if dropout is None else dropout(scores)

@@ -193,8 +193,8 @@ def _warn_if_inverted(masks: _Masks) -> bool:
         is_known = True
         if not seen.any(axis=axis).all():
             warn_user(
-                f"`{name}` hides all keys from a query, whose output is then zero. True (1) must mean that "
-                "a query may attend to a key."
+                f"`{name}` hides all keys from a query. True (1) must mean that a query may attend to a key. "
+                "Inputs that are all padding, such as zeros, have such a mask, too."
             )
     return is_known
 

@@ -59,7 +59,6 @@ _OPTIONS = (
     "value_dim",
     "dropout",
     "use_bias",
-    "output_shape",
     "attention_axes",
     "sliding_window",
     "flash_attention",
@@ -130,11 +129,13 @@ class MultiHeadAttention(keras.layers.Layer):
         training: Whether to apply dropout.
         key_mask, value_mask: `(b, s)`, set by Keras.
         query_mask: `(b, t)`, set by Keras; False (0) where the query is padding. As in Keras, these
-            queries return zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
+            queries read zeros if `dropout` is above 0 or scores are returned, else the mean of all values.
 
     Returns:
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
-        Non-padding queries whose keys are all masked return zeros; Keras returns the mean of all values.
+        A query that is no padding and whose keys are all masked reads zeros in place of values, so it returns
+        the bias of the output projection. In Keras, it reads the mean of all values, or zeros if `dropout` is
+        above 0 or scores are returned.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.
@@ -199,7 +200,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_dim = value_dim
         self.dropout = dropout
         self.use_bias = use_bias
-        self.output_shape = output_shape
+        self._output_shape = output_shape  # not `output_shape`, which `summary` of Keras would print
         self.attention_axes = attention_axes
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
@@ -406,6 +407,7 @@ class MultiHeadAttention(keras.layers.Layer):
         return {
             **super().get_config(),
             **{name: getattr(self, name) for name in _OPTIONS},
+            "output_shape": self._output_shape,
             **{name: serialize(getattr(self, name)) for name, serialize in _SERIALIZERS.items()},
         }
 
@@ -440,9 +442,10 @@ class MultiHeadAttention(keras.layers.Layer):
         return projection
 
     def _output_sizes(self, query_shape: Shape) -> tuple[int, ...]:
-        if self.output_shape is None:
+        sizes = self._output_shape
+        if sizes is None:
             return (known_width(query=query_shape),)
-        return tuple(self.output_shape) if isinstance(self.output_shape, Sequence) else (self.output_shape,)
+        return tuple(sizes) if isinstance(sizes, Sequence) else (sizes,)
 
 
 def _check_optional_sizes(**sizes: int | Sequence[int] | None) -> None:

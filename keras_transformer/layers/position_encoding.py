@@ -128,9 +128,9 @@ class PositionEncoding(keras.layers.Layer):
             encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
         return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        _check_sequence(inputs_shape)
-        return tuple(inputs_shape)
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        _check_sequence(input_shape)
+        return tuple(input_shape)
 
     def get_config(self) -> dict[str, object]:
         return {**super().get_config(), "max_wavelength": self.max_wavelength, "layout": self.layout}
@@ -206,9 +206,9 @@ class LearnedPositionEncoding(keras.layers.Layer):
                 f"Received: start={start}, length={length}."
             )
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        self._check_shape(inputs_shape)
-        return tuple(inputs_shape)
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        self._check_shape(input_shape)
+        return tuple(input_shape)
 
     def get_config(self) -> dict[str, object]:
         initializer = keras.initializers.serialize(self.initializer)

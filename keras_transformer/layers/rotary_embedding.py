@@ -103,13 +103,13 @@ class RotaryEmbedding(keras.layers.Layer):
         turned = _Rotation.by(angles)(heads)
         return turned if len(inputs.shape) == 4 else turned[:, :, 0, :]
 
-    def compute_output_shape(self, inputs_shape: Shape) -> Shape:
-        if len(inputs_shape) not in (3, 4) or known_width(inputs=inputs_shape) % 2:
+    def compute_output_shape(self, input_shape: Shape) -> Shape:
+        if len(input_shape) not in (3, 4) or known_width(inputs=input_shape) % 2:
             raise ValueError(
                 "`inputs` must have the shape (b, t, h, k) or (b, t, k), and an even width. "
-                f"Received: shape={tuple(inputs_shape)}."
+                f"Received: shape={tuple(input_shape)}."
             )
-        return tuple(inputs_shape)
+        return tuple(input_shape)
 
     def get_config(self) -> dict[str, object]:
         options = {name: getattr(self, name) for name in ("max_wavelength", "scaling_factor")}

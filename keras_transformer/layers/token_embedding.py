@@ -172,7 +172,7 @@ class OutputProjection(keras.layers.Layer):
                 f"embedding.vocabulary_size={embedding.vocabulary_size}, "
                 f"vocabulary_size={vocabulary_size}."
             )
-        self.vocabulary_size = vocabulary_size
+        self.vocabulary_size = int(vocabulary_size)  # Keras refuses NumPy's integers
         self.embedding = embedding
         self.use_bias = use_bias
         self.supports_masking = True
@@ -233,7 +233,8 @@ class OutputProjection(keras.layers.Layer):
         if config["embedding"] is not None and "shared_object_id" not in config["embedding"]:
             warn_user(
                 "This copy of an OutputProjection has a new table, which it does not share with an embedding "
-                "layer of its model, because only a `.keras` file says which layers share a table."
+                "layer of its model, because only a `.keras` file says which layers share a table. Models of "
+                "this package are copied with type(model).from_config(model.get_config())."
             )
         embedding = keras.saving.deserialize_keras_object(config["embedding"])
         return cls(**{**config, "embedding": embedding})

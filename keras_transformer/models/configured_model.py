@@ -284,7 +284,7 @@ class ConfiguredModel(keras.Model):
 
     @classmethod
     def from_config(cls, config: Config, custom_objects: Config | None = None) -> "Self":
-        config = {**config, "dtype": keras.saving.deserialize_keras_object(config["dtype"])}
+        config = {**config, "dtype": keras.saving.deserialize_keras_object(config.get("dtype"))}
         frozen, frozen_weights, factors = (config.pop(name, []) for name in _CHANGES)
         model = cls(**config)
         layers = list(model._flatten_layers())  # every layer follows the layers that contain it

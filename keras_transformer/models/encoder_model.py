@@ -78,6 +78,13 @@ class EncoderModel(_EncodingModel):
         self._source = source
         self._store_config(config, parts)
 
+    def compute_mask(self, inputs: Inputs, previous_mask: object = None) -> Tensor | None:
+        """Return the padding mask of output vectors `(b, s, d)`; None for logits. Called by Keras."""
+        # Not for logits: Keras's losses would apply the mask to labels that the loss already ignores.
+        if self.config.num_outputs is not None or self.config.pooling is not None:
+            return None
+        return self._source.split(self._complete(inputs))[1][:, :: self.source_stride]
+
     def attention_scores(self, inputs: Inputs) -> dict[str, Tensor]:
         """Return the attention scores of every layer.
 

@@ -64,7 +64,7 @@ class Ensemble(keras.Model):
     def __init__(self, models: Sequence[Transformer], **kwargs: object) -> None:
         super().__init__(**kwargs)
         _check_members(models)
-        self.members = list(models)
+        self.members = tuple(models)  # `tf.train.Checkpoint` does not see the models in a list
         # The models are built, and the ensemble adds no weights.
         self.built = True
 

@@ -199,11 +199,11 @@ class _StopOnNonFinite(keras.callbacks.Callback):
 
 
 def _check_dataset(name: str, dataset: Batches) -> None:
-    if isinstance(dataset, tuple | list) and name == "training":
+    if isinstance(dataset, tuple | list | dict) or hasattr(dataset, "shape"):
         raise TypeError(
-            "`training` must be a dataset of batches, such as "
+            f"`{name}` must be a dataset of batches, such as "
             "tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(64). "
-            f"Received: a {type(dataset).__name__} of {len(dataset)}."
+            f"Received: a {type(dataset).__name__}."
         )
     if isinstance(dataset, Iterator):
         raise TypeError(
@@ -259,18 +259,18 @@ def _build(model: keras.Model, training: Batches) -> None:
     # If the dataset does not fix the number of rows, use one per device.
     num_rows = len(keras.distribution.list_devices()) if keras.distribution.distribution() else 1
 
-    def zeros_of(spec: Any) -> np.ndarray:  # a `tf.TensorSpec`
+    def ones_of(spec: Any) -> np.ndarray:  # a `tf.TensorSpec`; zeros would be padding
         shape = [size or (num_rows if axis == 0 else 1) for axis, size in enumerate(spec.shape)]
-        return np.zeros(shape, spec.dtype.as_numpy_dtype)
+        return np.ones(shape, spec.dtype.as_numpy_dtype)
 
     # If this fails, Keras builds the model from the first batch: for example if a wide convolution does not
     # accept a single token, or batches contain None.
     with contextlib.suppress(Exception):
-        zeros = keras.tree.map_structure(zeros_of, training.element_spec)
+        ones = keras.tree.map_structure(ones_of, training.element_spec)
         if not model.built:  # a custom class has no weights before
-            model(zeros[0])
+            model(ones[0])
         # Otherwise Keras starts the dataset once to build the model, and a dataset that counts its epochs is
         # one ahead: in a new process, but not if training continues in the same one.
         if begins_datasets_early():
-            model.test_on_batch(*zeros)
+            model.test_on_batch(*ones)
             model.reset_metrics()
