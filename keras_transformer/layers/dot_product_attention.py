@@ -43,7 +43,7 @@ def dot_product_attention(
     query, key, value = (as_floats(inputs) for inputs in (query, key, value))
     key, value = (_repeat_heads(heads, query.shape[2]) for heads in (key, value))
     # Scales the queries, t * k numbers per head, and not the logits, t * s numbers.
-    query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
+    query = query * query.shape[-1] ** -0.5
     # (b, t, h, k), (b, s, h, k) -> (b, h, t, s); the softmax is computed at least in float32
     logits = ops.einsum("bthk,bshk->bhts", query, key)
     logits = ops.cast(logits, keras.backend.result_type(logits.dtype, "float32"))

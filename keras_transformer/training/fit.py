@@ -3,10 +3,10 @@
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from numbers import Real
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import keras
 import numpy as np
@@ -199,11 +199,12 @@ class _StopOnNonFinite(keras.callbacks.Callback):
 
 
 def _check_dataset(name: str, dataset: Batches) -> None:
-    if isinstance(dataset, tuple | list | dict) or hasattr(dataset, "shape"):
+    is_several = isinstance(dataset, tuple | list) and name == "training"  # Keras validates with (x, y)
+    if is_several or isinstance(dataset, dict) or hasattr(dataset, "shape"):
         raise TypeError(
             f"`{name}` must be a dataset of batches, such as "
             "tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(64). "
-            f"Received: a {type(dataset).__name__}."
+            f"Received: a {type(dataset).__name__} of {len(cast('Sized', dataset))}."
         )
     if isinstance(dataset, Iterator):
         raise TypeError(

@@ -125,6 +125,10 @@ LOOKED_UP = {
     **{f"{name}_constraint": keras.constraints for name in ("kernel", "bias")},
 }
 
+SEVERAL = {name: {"num_layers": 2, "share_layers": False} for name in ("Encoder", "Decoder")}
+
+WITHOUT_WEIGHTS = {"Dropout", "PositionEncoding", "RotaryEmbedding"}
+
 every_layer = pytest.mark.parametrize("name", CASES)
 
 
@@ -171,6 +175,9 @@ def test_every_option_is_an_attribute_that_building_leaves_alone(name: str) -> N
     layer = make(name)
     call(layer, name)
     for option, value in CASES[name].options.items():
+        if option == "output_shape":  # Keras would print this attribute as the shape of the output
+            assert not hasattr(layer, option)
+            continue
         attribute = getattr(layer, option)
         if option in LOOKED_UP:
             assert type(attribute) is type(LOOKED_UP[option].get(value)), option
@@ -300,6 +307,41 @@ def test_xla(name: str) -> None:
     else:
         pytest.skip("torch has no XLA")
     np.testing.assert_allclose(array(function(*given)), expected, atol=1e-5)
+
+
+class Holder(keras.Model):
+    """Holds a layer as people's own models do."""
+
+    def __init__(self, layer: Any, masks: dict[str, Any]) -> None:
+        super().__init__()
+        self.layer, self.masks = layer, masks
+
+    def call(self, inputs: Any) -> Any:
+        return self.layer(*inputs, **self.masks)
+
+
+@every_layer
+def test_summary_of_a_model_that_holds_it(name: str) -> None:
+    case, lines = CASES[name], list[str]()
+    model = Holder(make(name, name="mine"), case.masks)
+    outputs = model([keras.ops.convert_to_tensor(each) for each in case.inputs])
+    model.summary(print_fn=lambda line, **_: lines.append(line), line_length=90)
+    wanted = "?" if name == "Dropout" else str(tuple(outputs.shape))  # "?" as for Keras's
+    assert wanted in "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - WITHOUT_WEIGHTS))
+def test_checkpoints_of_tensorflow(name: str, tmp_path: Path) -> None:
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("needs the TensorFlow backend")
+    tf = pytest.importorskip("tensorflow")
+    trained, fresh = (make(name, **SEVERAL.get(name, {})) for _ in range(2))
+    for layer in (trained, fresh):
+        call(layer, name)
+    path = tf.train.Checkpoint(layer=trained).save(tmp_path / "checkpoint")
+    tf.train.Checkpoint(layer=fresh).restore(path).assert_existing_objects_matched()
+    for wanted, found in zip(trained.weights, fresh.weights, strict=True):
+        np.testing.assert_array_equal(array(found), array(wanted), err_msg=found.path)
 
 
 @pytest.mark.slow

@@ -51,6 +51,18 @@ def test_query_key_and_value_of_different_widths(causal: bool, training: bool, c
     close(array(scores), expected_scores, 1e-5)
 
 
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="has float64 only with jax_enable_x64")
+@pytest.mark.parametrize("training", [False, True])
+def test_double_precision_all_the_way(training: bool) -> None:
+    inputs = draw(2, 5, 9).astype("float64")
+    layer = randomized(MultiHeadAttention(3, 5, positions=None, dtype="float64"), inputs, inputs)
+    mask = array(causal_mask(5, 5))
+    output = layer(inputs, inputs, attention_mask=mask, training=training)
+    np.testing.assert_allclose(
+        array(output), reference(layer, inputs, inputs, inputs, mask)[0], rtol=0, atol=1e-13
+    )
+
+
 def test_kernels_are_named_and_shaped_by_the_letters() -> None:
     layer = MultiHeadAttention(**WIDTHS)
     layer.build((None, None, 9), (None, None, 13), (None, None, 11))

@@ -165,3 +165,37 @@ def test_wrong_arguments() -> None:
         EncoderModel(feature_dim=3, tie_output=True)
     with pytest.raises(ValueError, match=r"one of 'mean', 'max', 'first'\. Received: pooling='sum'"):
         EncoderModel(13, **SIZES, pooling="sum")
+
+
+@pytest.mark.parametrize("inputs", [IDS, {"features": FRAMES, "padding_mask": MASK}])
+def test_vectors_have_the_mask_of_their_source(inputs: Any) -> None:
+    """Keras's layers on top, such as a mean, must not count padding."""
+    model = made(13) if inputs is IDS else made(feature_dim=3)
+    pooled = keras.layers.GlobalAveragePooling1D()
+    mean = array(pooled(model(inputs)))
+    vectors = array(model(inputs))
+    np.testing.assert_allclose(mean[1], vectors[1, :3].mean(axis=0), atol=1e-6)
+    if inputs is IDS:
+        x = keras.Input((None,), dtype="int32")
+        np.testing.assert_allclose(array(keras.Model(x, pooled(model(x)))(inputs)), mean, atol=1e-6)
+    assert getattr(made(13, 7)(IDS), "_keras_mask", None) is None
+
+
+def test_sizes_may_be_numbers_of_numpy() -> None:
+    sizes = {name: np.int64(size) for name, size in SIZES.items()}
+    model = EncoderModel(np.int64(13), IDS.max() + 1, pooling="mean", **sizes)
+    assert tuple(model(IDS).shape) == (2, 13)
+    assert EncoderModel.from_config(model.get_config()).config == model.config
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("num_classes", " Did you mean `num_outputs`?"),
+        ("d_model", " Did you mean `hidden_dim`?"),
+        ("xyz", ""),
+    ],
+)
+def test_names_of_other_libraries_are_recognized(given: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(f"EncoderModel has no such argument.{hint} Received:")):
+        EncoderModel(13, **{**SIZES, given: 5})

@@ -357,6 +357,8 @@ DATASET = tf.data.Dataset.range(6).batch(2)
     ("training", "validation", "error", "message"),
     [
         (([1], [2]), None, TypeError, r"`training` must be a dataset of batches.* Received: a tuple of 2\."),
+        (np.ones(3), None, TypeError, r"`training` must be a dataset of batches.*Received: a ndarray of 3\."),
+        (DATASET, np.ones(3), TypeError, r"`validation` must be a dataset of batches"),
         (DATASET.repeat(), None, ValueError, r"`training` must have an end.*leave out `\.repeat\(\)`"),
         (DATASET, DATASET.repeat(), ValueError, r"`validation` must have an end"),
         (iter([1]), None, TypeError, r"`training` must be .* each epoch can read again.*class list_iterator"),
