@@ -40,11 +40,9 @@ class RunData(NamedTuple):
     """Training, validation and test examples; the kind of run defines what an example is."""
 
     train: Sequence[Any]
-    """For a large corpus: the sample from which the readers are made."""
+    """Of a large corpus, which `encode` reads from disk, only a sample is in memory."""
     validation: Sequence[Any]
     test: Sequence[Any]
-    corpus: Any = None
-    """Training examples that do not fit into memory, which `encode` reads."""
 
 
 class Encoded(Protocol):

@@ -4,15 +4,16 @@ The texts are read twice: to draw the sample and to tokenize. The results are ca
 by the checksums of the files, so that a second run reads no text.
 """
 
+import dataclasses
 import hashlib
 import heapq
 import itertools
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from keras_transformer._files import Checksums, errors_named, open_for_reading, read_table, write_file
 from keras_transformer.data.encoding import EncodedPairs
@@ -31,15 +32,25 @@ _FILE = "corpus.json"
 _LOGGER = logging.getLogger(__name__)
 
 
-class _LargeCorpus(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _LargeCorpus(Sequence[Pair]):
+    """Training pairs on disk. As a sequence, the sample from which the vocabularies are made."""
+
     texts: ParallelText
     directory: Path
     num_examples: int  # pairs with text on both sides, without the held-out pairs
     held_out: list[Pair]
     sample: list[Pair]
 
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.sample[index]
+
     @property
     def fingerprint(self) -> str:
+        """Checksum of the files and of what was drawn from them."""
         return self.directory.name
 
     def pairs(self) -> Iterator[Pair]:

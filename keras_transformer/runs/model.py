@@ -54,7 +54,7 @@ class _RunBatches:
         self, kind: RunKind, data: RunData, readers: Readers, progress: ProgressBar | None = None
     ) -> None:
         self.kind, self.data, self.readers = kind, data, readers
-        self.training = self._encode(data.train if data.corpus is None else data.corpus, "training", progress)
+        self.training = self._encode(data.train, "training", progress)
         self.validation = self._encode(data.validation, "validation", progress)
         self.sizes = choose_sizes(
             int(self.training.lengths().max(axis=1).sum()),

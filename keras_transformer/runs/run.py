@@ -185,10 +185,9 @@ class Run:
             begin = resumed(directory, config) if resume else begun(directory, config, overwrite=overwrite)
             with begin as saved:
                 kind = self.kind.completed(saved.chosen)
-                corpus, fingerprint = examples.corpus, kind.fingerprint
-                trained_on = fingerprint(examples.train) if corpus is None else corpus.fingerprint
+                parts = {"train": examples.train, "validation": examples.validation}
                 check_data(
-                    directory, type(kind), train=trained_on, validation=fingerprint(examples.validation)
+                    directory, type(kind), **{name: kind.fingerprint(part) for name, part in parts.items()}
                 )
                 _LOGGER.info("training %s, for example:", kind.noun)
                 for example in examples.train[:5]:

@@ -61,7 +61,11 @@ class TranslationRun(RunKind):
         if corpus is None:
             return super().read()
         validation = self.read_part("validation") or corpus.held_out
-        return RunData(corpus.sample, validation, self.read_part("test") or validation, corpus)
+        return RunData(corpus, validation, self.read_part("test") or validation)
+
+    def fingerprint(self, examples: Sequence[Any]) -> str:
+        """Return a checksum of the pairs and their order; for a large corpus, of its files."""
+        return examples.fingerprint if isinstance(examples, _LargeCorpus) else super().fingerprint(examples)
 
     def origin(self, prefix: str) -> Any:
         """Return the files of sources and targets, or the name of the pairs (default: `dates`)."""
@@ -86,7 +90,7 @@ class TranslationRun(RunKind):
 
     def make_readers(self, data: RunData) -> Readers:
         """Train the vocabularies on training pairs only. Other pairs may have unknown tokens."""
-        num_pairs = len(data.train) if data.corpus is None else data.corpus.num_examples
+        num_pairs = getattr(data.train, "num_examples", len(data.train))
         counts = f"{2 * len(data.train):,} of {2 * num_pairs:,} texts"
         _LOGGER.info("training the vocabularies on %s, drawn with seed %d", counts, self.config.data.seed)
         vocabulary = self.config.vocabulary

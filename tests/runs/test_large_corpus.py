@@ -74,7 +74,7 @@ def without(options: dict[str, Any], *names: str) -> dict[str, Any]:
 def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fitted) -> None:
     subwords = {"kind": "subword", "size": 40, "shared": True, "subword_dropout": 0.3}
     run, wanted = fitted(shards, max_pairs_in_memory=NUM_PAIRS, **subwords)
-    assert (len(run.data.train), run.data.corpus) == (NUM_PAIRS, None)
+    assert (len(run.data.train), type(run.data.train)) == (NUM_PAIRS, list)
     cache = Path(shards["cache_directory"])
     assert not cache.exists()
 
@@ -82,7 +82,7 @@ def test_batches_are_those_of_a_run_in_memory(shards: dict[str, Any], fitted: Fi
         return {path: path.stat().st_mtime_ns for path in cache.rglob("*") if path.is_file()}
 
     run, made = fitted(shards, **subwords)
-    assert run.data.corpus is not None
+    assert isinstance(run.data.train, large_corpus._LargeCorpus)
     before = files()
     _, found = fitted(shards, name="other", **subwords)
     assert files() == before
@@ -98,7 +98,7 @@ def test_a_directory_of_shards(shards: dict[str, Any], tmp_path: Path) -> None:
     options = {**without(shards, "source", "target", "validation"), "pairs": str(tmp_path)}
     in_memory = pairs_of(options, max_pairs_in_memory=NUM_PAIRS)
     streamed = pairs_of(options)
-    for pairs, train in ((in_memory, in_memory.train), (streamed, list(streamed.corpus.pairs()))):
+    for pairs, train in ((in_memory, in_memory.train), (streamed, list(streamed.train.pairs()))):
         assert sorted([*train, *pairs.validation]) == sorted((f"w{n // 2} ab", f"W{n}") for n in range(90))
 
 
@@ -111,11 +111,11 @@ def test_what_is_held_out_and_the_sample(
     options = {**without(shards, "validation"), "validation_fraction": 0.1}
     run, batches = fitted(options)
     pairs = run.data
-    assert pairs.corpus is not None
+    assert isinstance(pairs.train, large_corpus._LargeCorpus)
     # Nine are wanted; every source has two pairs, which are on one side.
-    assert (len(pairs.validation), pairs.corpus.num_examples, len(pairs.train)) == (8, 82, 20)
+    assert (len(pairs.validation), pairs.train.num_examples, len(pairs.train)) == (8, 82, 20)
     assert pairs.test == pairs.validation
-    assert not {source for source, _ in pairs.corpus.pairs()} & {source for source, _ in pairs.validation}
+    assert not {source for source, _ in pairs.train.pairs()} & {source for source, _ in pairs.validation}
     assert sum(map(len, batches[0])) == 82
     assert "training the vocabularies on 40 of 164 texts, drawn with seed 0" in caplog.messages
     assert set(pairs_of(options, seed=1).validation) != set(pairs.validation)
