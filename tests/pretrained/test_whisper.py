@@ -238,7 +238,7 @@ def test_a_translator_of_audio(tmp_path: Path) -> None:
         with pytest.raises(error, match=message):
             translator.translate(wrong)
     other = kt.Transformer(None, translator.target_tokenizer.vocabulary_size, encoder_feature_dim=7, **SIZES)
-    with pytest.raises(ValueError, match="frames of 10 mels, a model with encoder_feature_dim=7"):
+    with pytest.raises(ValueError, match="frames of 10 numbers, a model with encoder_feature_dim=7"):
         kt.Translator(other, translator.source_tokenizer, translator.target_tokenizer)
 
 

@@ -248,7 +248,7 @@ def test_an_ensemble_of_frames(translator: kt.Translator) -> None:
 @pytest.mark.slow
 def test_scores_of_a_run_and_of_a_callback_take_frames(translator: kt.Translator, answers: list[Any]) -> None:
     pairs = [(window, answer.text) for window, answer in zip(windows(), answers, strict=True)]
-    kind = kt.runs.RunKind.of(kt.runs.RunConfig())
+    kind = kt.runs.RunKind.of(kt.runs.RunConfig.default(task="frames"))
     assert kind.score(translator, pairs)[0]["exact_match"] == 1.0
     twice = [*pairs, (pairs[0][0].copy(), "w")]
     assert kind.score(translator, twice, unique=True)[0].num_items == len(pairs)
