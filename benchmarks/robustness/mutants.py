@@ -85,8 +85,8 @@ MUTANTS = (
     ),
     Mutant(
         "an export scores an empty output as nothing",
-        "self._source.is_empty(source) & _is_blank(output)",
-        "self._source.is_empty(source) | _is_blank(output)",
+        "self._task.is_empty(source) & self._target_tokenizer.is_empty((output,))",
+        "self._task.is_empty(source) | self._target_tokenizer.is_empty((output,))",
         "tests/export/test_signatures.py",
     ),
     Mutant(

@@ -129,7 +129,7 @@ def test_what_is_held_out_and_the_sample(
 
 
 def test_damage_is_named(shards: dict[str, Any]) -> None:
-    assert pairs_of(shards).train == pairs_of(shards).train
+    assert [*pairs_of(shards).train] == [*pairs_of(shards).train]
     [corpus] = Path(shards["cache_directory"]).glob("*/corpus.json")
     corpus.write_bytes(corpus.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"corpus\.json is not valid JSON.* Remove .* to make it again"):
