@@ -121,8 +121,8 @@ MUTANTS = (
     ),
     Mutant(
         "convolutions read what stands at padding",
-        "return layer(values, padding_mask), padding_mask[:, ::2]",
-        "return layer(values), padding_mask[:, ::2]",
+        "return layer(values, padding_mask), padding_mask[:, :: self.stride]",
+        "return layer(values), padding_mask[:, :: self.stride]",
         "tests/models/test_source.py",
     ),
     Mutant(

@@ -40,7 +40,7 @@ class RunData(NamedTuple):
     """Training, validation and test examples; the kind of run defines what an example is."""
 
     train: Sequence[Any]
-    """Of a large corpus, only a sample is in memory; `encode` reads it from disk."""
+    """`encode` reads a large corpus from disk; only a sample of it is in memory."""
     validation: Sequence[Any]
     test: Sequence[Any]
 
