@@ -46,7 +46,8 @@ def dot_product_attention(
     query = query * query.shape[-1] ** -0.5
     # (b, t, h, k), (b, s, h, k) -> (b, h, t, s); the softmax is computed at least in float32
     logits = ops.einsum("bthk,bshk->bhts", query, key)
-    logits = ops.cast(logits, keras.backend.result_type(logits.dtype, "float32"))
+    is_double = keras.backend.standardize_dtype(logits.dtype) == "float64"
+    logits = ops.cast(logits, "float64" if is_double else "float32")
     if bias is not None:
         logits = logits + ops.cast(bias, logits.dtype)
     scores = masked_softmax(logits, _checked_mask(mask, logits.shape), training=training)
