@@ -18,8 +18,9 @@ def _is_possible(log_probabilities: Tensor) -> Tensor:
 
 def _next_token_log_probabilities(logits: Tensor, special_ids: SpecialIds) -> Tensor:
     """Convert logits `(r, v)` to float32 log-probabilities, `LOWEST_SCORE` for forbidden special tokens."""
-    # Padding, the unknown token and the start token are forbidden, but BART and NLLB start from the end
-    # token. Their probability is not redistributed, so that scores remain the model's.
+    # Padding, the unknown token and the start token are forbidden. BART and NLLB start from the end token,
+    # which stays allowed. The probability of forbidden tokens is not redistributed, so that scores remain the
+    # model's.
     log_probabilities = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     forbidden = {special_ids.pad, special_ids.unknown, special_ids.start} - {special_ids.end}
     return ops.where(_banned_tokens(tuple(forbidden), logits.shape[-1]), LOWEST_SCORE, log_probabilities)

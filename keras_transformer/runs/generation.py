@@ -27,7 +27,6 @@ from keras_transformer.runs.report import text_side
 from keras_transformer.tasks import TextGenerator, Translation
 from keras_transformer.types import Count, Length, Progress
 
-_NUM_CONTINUED = 12
 _PROMPT_WORDS, _PROMPT_PART = 3, 4
 _MAX_COUNTED = 500_000  # rows
 
@@ -123,6 +122,7 @@ class GenerationRun(RunKind):
     verb = "generate"
     files = "texts"
     template = "generation.html"
+    max_decoded = 12
     config: GenerationConfig
 
     def read_from(self, origin: Any, split: str = "train", *, unique: bool = False) -> list[Any]:
@@ -165,8 +165,8 @@ class GenerationRun(RunKind):
     def outputs(
         self, task: TextGenerator, examples: Sequence[str], batch_size: int, advance: Progress | None
     ) -> list[Translation]:
-        """Continue the prompts of the first few texts."""
-        prompts = [self.source(text) for text in examples[:_NUM_CONTINUED]]
+        """Continue the prompts of texts."""
+        prompts = [self.source(text) for text in examples]
         return task.translate_with_scores(prompts, batch_size=batch_size, progress=advance)
 
     def report(

@@ -103,6 +103,8 @@ class RunKind(abc.ABC):
     """Label that the loss ignores."""
     template: ClassVar[str] = "report.html"
     """Report page in `templates/`: `report.html`, or a page that extends it."""
+    max_decoded: ClassVar[int | None] = None
+    """Number of scored examples to decode, the first ones. None for all."""
     pictures: ClassVar[tuple[str, ...]] = ()
     """Files that `page` writes into the directory of the run."""
 
@@ -307,9 +309,10 @@ class RunKind(abc.ABC):
         check_flags(unique=unique)
         checked = self.checked(examples)
         given = self.distinct(checked) if unique else checked
-        with progress(len(given), "scoring") if progress else nullcontext() as advance:
-            outputs = self.outputs(task, given, batch_size or self.batch_size, advance)
-            return self.report(task, given, outputs), outputs
+        decoded = given[: self.max_decoded]
+        with progress(len(decoded), "scoring") if progress else nullcontext() as advance:
+            outputs = self.outputs(task, decoded, batch_size or self.batch_size, advance)
+        return self.report(task, given, outputs), outputs
 
     @property
     def batch_size(self) -> int:
