@@ -6,22 +6,22 @@ lengths, so it is known before training and equal in every epoch. The order depe
 epoch number, so a resumed run continues with the same batches.
 """
 
+import abc
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_number, check_positive
 from keras_transformer.errors import InputError
+from keras_transformer.types import SPECIAL_IDS
 
 Transformation: TypeAlias = Callable[[tf.data.Dataset], tf.data.Dataset]
 """A step of the input pipeline, for `dataset.apply`."""
 
-_Pad: TypeAlias = Callable[[tf.RaggedTensor, int], tf.Tensor]
-_Rows: TypeAlias = Callable[[tf.Tensor, _Pad], tuple[tf.Tensor, ...]]
 # Number of prefetched batches.
 _NUM_READY = 8
 
@@ -54,8 +54,6 @@ class _BatchPlan:
 
     def width(self, longest: tf.Tensor, num_rows: tf.Tensor) -> tf.Tensor:
         """Return the padded length of a batch, an int64 scalar, from its longest row."""
-        if not self.ends:
-            return longest
         ends = tf.constant(self.ends, tf.int64)
         is_wide = ends >= longest
         # Batches with the same number of rows get the same width, even if all rows are from a lower bucket.
@@ -190,24 +188,63 @@ def _checked_order(
     return _EpochOrder(shuffle, seed, first_epoch)
 
 
-def _in_batches(
-    rows: _Rows, lengths: np.ndarray, tokens_per_batch: int, order: _EpochOrder, *, padded: bool
-) -> tf.data.Dataset:
-    """Build batches of rows of similar length."""
-    plan = _plan_batches(lengths, None, tokens_per_batch, padded=padded)
-    batches = plan.epochs(order)
+class _Encoded(abc.ABC):
+    """Encoded examples, from which batches are made."""
 
-    def pad(ragged: tf.RaggedTensor, padding: int) -> tf.Tensor:
-        width = plan.width(ragged.bounding_shape(axis=1), ragged.nrows())
-        padded = ragged.to_tensor(padding, shape=tf.stack([ragged.nrows(), width]))
-        return tf.ensure_shape(padded, [None, None])
+    @property
+    def _label_padding(self) -> int:
+        return SPECIAL_IDS.pad
 
-    @tf.autograph.experimental.do_not_convert
-    def make(indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        return rows(indices, pad)
+    @abc.abstractmethod
+    def lengths(self) -> np.ndarray:
+        """Return the lengths of each example with its special tokens, int32 (n, sides)."""
 
-    dataset = batches.map(make, num_parallel_calls=tf.data.AUTOTUNE)
-    return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))
+    @abc.abstractmethod
+    def _rows(self, indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Return rows of examples, as the steps before padding change them."""
+
+    def _example(self, *rows: Any) -> tuple[Any, tf.Tensor]:
+        """Return the inputs and labels of rows; those that are ragged are padded next."""
+        inputs, labels = rows
+        return inputs, labels
+
+    def _in_batches(
+        self,
+        tokens_per_batch: int,
+        order: _EpochOrder,
+        *,
+        boundaries: Sequence[int] | None = None,
+        padded: bool,
+        steps: Sequence[Transformation] = (),
+    ) -> tf.data.Dataset:
+        """Build batches of examples of similar length."""
+        plan = _plan_batches(self.lengths(), boundaries, tokens_per_batch, padded=padded)
+        batches = plan.epochs(order)
+
+        @tf.autograph.experimental.do_not_convert
+        def example(*rows: tf.RaggedTensor) -> tuple[Any, tf.Tensor]:
+            inputs, labels = self._example(*rows)
+            ragged = [each for each in tf.nest.flatten([inputs, labels]) if isinstance(each, tf.RaggedTensor)]
+            longest = tf.reduce_max([each.bounding_shape(axis=1) for each in ragged])
+            width = plan.width(longest, ragged[0].nrows()) if padded else None
+            inputs = tf.nest.map_structure(lambda each: _pad(each, width, SPECIAL_IDS.pad), inputs)
+            return inputs, _pad(labels, width, self._label_padding)
+
+        dataset = batches.map(self._rows, num_parallel_calls=tf.data.AUTOTUNE)
+        for step in steps:
+            dataset = dataset.apply(step)
+        dataset = dataset.map(example, num_parallel_calls=tf.data.AUTOTUNE)
+        return _keep_ready(dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality())))
+
+
+def _pad(rows: tf.RaggedTensor | tf.Tensor, width: tf.Tensor | None, padding: int) -> tf.Tensor:
+    """Pad rows `(b, ragged)`, or frames `(b, ragged, w)`, to a width or to the longest row."""
+    if not isinstance(rows, tf.RaggedTensor):
+        return rows
+    rest = rows.shape[2:]
+    shape = None if width is None else tf.stack([rows.nrows(), width, *rest])
+    values = rows.flat_values
+    return tf.ensure_shape(rows.to_tensor(tf.cast(padding, values.dtype), shape=shape), [None, None, *rest])
 
 
 def _keep_ready(dataset: tf.data.Dataset) -> tf.data.Dataset:

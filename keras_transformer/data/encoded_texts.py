@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import as_strings, check_flags, check_kind, check_number
-from keras_transformer.data.batching import _EpochOrder, _in_batches, _Pad
+from keras_transformer.data.batching import _Encoded
 from keras_transformer.data.encoding import _CHUNK_SIZE, _tokenize
 from keras_transformer.data.labels import _checked_examples, _LabelNumbers
 from keras_transformer.data.packing import pack_texts
@@ -23,7 +23,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncodedTexts:
+class EncodedTexts(_Encoded):
     """Token ids of n texts, what a model learns for each, and the number of dropped texts.
 
     Each of the three constructors is for one of `text_dataset`, `classification_dataset` and
@@ -170,30 +170,17 @@ class EncodedTexts:
         """Return the length of each row with its special tokens, int32 (n, 1)."""
         return np.asarray(self.inputs.row_lengths(), np.int32)[:, np.newaxis]
 
-    def _batches(
-        self,
-        kind: str,
-        tokens_per_batch: int,
-        order: _EpochOrder,
-        weights: Sequence[np.ndarray] = (),
-        *,
-        padded: bool,
-    ) -> tf.data.Dataset:
-        if self.kind != kind:
-            raise TypeError(f"`EncodedTexts` must be encoded for {kind}. Received: kind={self.kind!r}.")
-        # Captured tensors: arrays would become constants of the graph.
-        labels, *columns = (
-            each if isinstance(each, tf.RaggedTensor) else tf.constant(each)
-            for each in (self.labels, *weights)
-        )
-        padding = NOT_COUNTED if kind == "tags" else SPECIAL_IDS.pad
+    @property
+    def _label_padding(self) -> int:
+        return NOT_COUNTED if self.kind == "tags" else SPECIAL_IDS.pad
 
-        def rows(indices: tf.Tensor, pad: _Pad) -> tuple[tf.Tensor, ...]:
-            inputs, wanted, *others = (tf.gather(each, indices) for each in (self.inputs, labels, *columns))
-            wanted = pad(wanted, padding) if isinstance(wanted, tf.RaggedTensor) else wanted
-            return pad(inputs, SPECIAL_IDS.pad), wanted, *others
-
-        return _in_batches(rows, self.lengths(), tokens_per_batch, order, padded=padded)
+    @tf.autograph.experimental.do_not_convert
+    def _rows(self, indices: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        labels = self.labels
+        if not isinstance(labels, tf.RaggedTensor):
+            with tf.init_scope():  # a captured tensor; an array would become a constant of the graph
+                labels = tf.constant(labels)
+        return tf.gather(self.inputs, indices), tf.gather(labels, indices)
 
 
 def _needed(tokenizer: Tokenizer | None) -> Tokenizer:

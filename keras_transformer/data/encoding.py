@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from keras_transformer._arguments import as_pairs, as_strings, check_kind, check_number, is_pair
 from keras_transformer._files import as_path
+from keras_transformer.data.batching import _Encoded
 from keras_transformer.data.frames import FrameNormalizer, Frames, as_frames
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _log_dropped, _report_empty
@@ -34,7 +35,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncodedPairs:
+class EncodedPairs(_Encoded):
     """Token ids of n sentence pairs, without special tokens, and the number of dropped pairs.
 
     The source may also be frames.
@@ -184,7 +185,6 @@ class EncodedPairs:
         )
         return source, target
 
-    @tf.autograph.experimental.do_not_convert
     def _example(self, source: tf.RaggedTensor, target: tf.RaggedTensor) -> Example:
         """Build the decoder inputs and labels, shifted by one position (teacher forcing)."""
         start, end = (

@@ -84,7 +84,7 @@ class _LabelNumbers:
         return targets
 
     def weights(self, class_weight: str | Mapping[str, float], numbers: np.ndarray) -> np.ndarray:
-        """Return the weight of each example, float32 (n,), from its label id (n,)."""
+        """Return the weight of each label, float32 (c,), from the label ids of all examples (n,)."""
         if isinstance(class_weight, str):
             check_choice(("balanced",), class_weight=class_weight)
             counts = np.bincount(numbers, minlength=len(self.names))
@@ -95,4 +95,4 @@ class _LabelNumbers:
             for name, weight in class_weight.items():
                 check_number(class_weight=weight)
                 by_label[self.of([name])] = weight
-        return by_label[numbers].astype("float32")
+        return by_label.astype("float32")

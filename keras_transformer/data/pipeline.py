@@ -8,14 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformer._arguments import check_kind, check_several
-from keras_transformer.data.batching import (
-    Transformation,
-    _BatchPlan,
-    _checked_order,
-    _keep_ready,
-    _plan_batches,
-)
-from keras_transformer.data.encoding import EncodedPairs, Example, FramePair, PairSource
+from keras_transformer.data.batching import Transformation, _checked_order
+from keras_transformer.data.encoding import EncodedPairs, FramePair, PairSource
 from keras_transformer.data.frames import FrameNormalizer
 from keras_transformer.text.tokenizer import Tokenizer
 
@@ -104,19 +98,13 @@ def translation_dataset(
         encoded = _encode_pairs(
             pairs, *_required_tokenizers(source_tokenizer, target_tokenizer), limits, cache
         )
-    plan = _plan_batches(
-        encoded.lengths(), bucket_boundaries, tokens_per_batch, padded=pad_to_bucket_boundary
+    steps = [*noise, _regroup_by_length(seed)] if noise and shuffle else noise
+    return encoded._in_batches(
+        *(tokens_per_batch, order),
+        boundaries=bucket_boundaries,
+        padded=pad_to_bucket_boundary,
+        steps=steps,
     )
-    batches = plan.epochs(order)
-    dataset = batches.map(encoded._rows, num_parallel_calls=tf.data.AUTOTUNE)
-    for step in noise:
-        dataset = dataset.apply(step)
-    if noise and shuffle:
-        dataset = dataset.apply(_regroup_by_length(seed))
-    dataset = dataset.map(encoded._example, num_parallel_calls=tf.data.AUTOTUNE)
-    dataset = dataset.apply(_pad(plan if pad_to_bucket_boundary else None))
-    dataset = dataset.apply(tf.data.experimental.assert_cardinality(batches.cardinality()))
-    return _keep_ready(dataset)
 
 
 def _encode_pairs(
@@ -171,24 +159,3 @@ def _regroup_by_length(seed: int) -> Transformation:
         return tf.data.Dataset.from_tensor_slices((tf.gather(source, indices), tf.gather(target, indices)))
 
     return lambda dataset: dataset.ragged_batch(_NUM_REGROUPED).enumerate().flat_map(regroup)
-
-
-def _pad(plan: _BatchPlan | None) -> Transformation:
-    """Pad all matrices of a batch to the planned width, or each to its longest row."""
-
-    @tf.autograph.experimental.do_not_convert
-    def pad(inputs: dict[str, tf.RaggedTensor], labels: tf.RaggedTensor) -> Example:
-        shape = None
-        if plan is not None:
-            longest = tf.reduce_max([ids.bounding_shape(axis=1) for ids in (*inputs.values(), labels)])
-            shape = tf.stack([labels.nrows(), plan.width(longest, labels.nrows())])
-
-        def pad_rows(rows: tf.RaggedTensor) -> tf.Tensor:
-            # (b, ragged), or frames (b, ragged, w). Ids, masks and frames are all padded with zero.
-            width = rows.shape[2:]
-            padded = rows.to_tensor(shape=None if shape is None else tf.concat([shape, width], axis=0))
-            return tf.ensure_shape(padded, [None, None, *width])
-
-        return {name: pad_rows(rows) for name, rows in inputs.items()}, pad_rows(labels)
-
-    return lambda dataset: dataset.map(pad, num_parallel_calls=tf.data.AUTOTUNE)

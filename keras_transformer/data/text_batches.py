@@ -61,7 +61,7 @@ def text_dataset(
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if not isinstance(texts, EncodedTexts):
         texts = EncodedTexts.encode(texts, _needed(tokenizer), max_length=max_length, packed=packed)
-    return texts._batches("texts", tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    return _of_kind("texts", texts)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
 def classification_dataset(
@@ -124,15 +124,16 @@ def classification_dataset(
         examples = EncodedTexts.encode_labelled(
             examples, _needed(tokenizer), labels, multi_label=multi_label, max_length=max_length
         )
-    weights = []
-    if class_weight is not None:
-        if not isinstance(examples.labels, np.ndarray) or examples.labels.ndim > 1:
-            raise ValueError(
-                "`class_weight` is for texts with one label each. "
-                f"Received: class_weight={class_weight!r}, labels of shape {tuple(examples.labels.shape)}."
-            )
-        weights = [_LabelNumbers(labels=labels).weights(class_weight, examples.labels)]
-    return examples._batches("labels", tokens_per_batch, order, weights, padded=pad_to_bucket_boundary)
+    dataset = _of_kind("labels", examples)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    if class_weight is None:
+        return dataset
+    if not isinstance(examples.labels, np.ndarray) or examples.labels.ndim > 1:
+        raise ValueError(
+            "`class_weight` is for texts with one label each. "
+            f"Received: class_weight={class_weight!r}, labels of shape {tuple(examples.labels.shape)}."
+        )
+    weights = tf.constant(_LabelNumbers(labels=labels).weights(class_weight, examples.labels))
+    return dataset.map(lambda inputs, label: (inputs, label, tf.gather(weights, label)))
 
 
 def tagging_dataset(
@@ -184,4 +185,10 @@ def tagging_dataset(
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if not isinstance(sentences, EncodedTexts):
         sentences = EncodedTexts.encode_tagged(sentences, _needed(tokenizer), tags, max_length=max_length)
-    return sentences._batches("tags", tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    return _of_kind("tags", sentences)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+
+
+def _of_kind(kind: str, encoded: EncodedTexts) -> EncodedTexts:
+    if encoded.kind != kind:
+        raise TypeError(f"`EncodedTexts` must be encoded for {kind}. Received: kind={encoded.kind!r}.")
+    return encoded
