@@ -5,7 +5,7 @@
 An encoder reads the digits of both numbers in turns, the last digits first, and tags each column with a digit
 of the sum. It has relative position keys (Shaw et al. 2018), and a token attends to its own column and to the
 three before, so that no distance is new in longer numbers. Carries from further back pass through the layers.
-A start token comes first, since attention to equal digits gives the same for any number of them.
+The two numbers have tokens of their own, since attention to equal tokens does not tell how many there are.
 """
 
 import argparse
@@ -16,13 +16,14 @@ import numpy as np
 
 import keras_transformer as kt
 
-END, START = 11, 12  # tokens; 0 is padding, and 1 to 10 are the digits
+# 0 is padding, 1 to 11 are the digits and the end of the first number, 12 to 22 those of the second.
+END = 11
 LONGEST_TRAINED = 5
 WINDOW = 8  # tokens, the token itself among them
 
 
 def make_sums(count: int, rng: np.random.Generator, shortest: int, longest: int) -> tuple[Any, Any]:
-    """Return tokens and tags `(count, 2 * longest + 3)` of random numbers of `shortest` to `longest` digits.
+    """Return tokens and tags `(count, 2 * longest + 2)` of random numbers of `shortest` to `longest` digits.
 
     Tag 0 is padding, and 1 to 10 are the digits of the sum, at the tokens of the second number. In half of
     the training sums, digits often add to 9, so that carries run over several columns.
@@ -42,12 +43,10 @@ def make_sums(count: int, rng: np.random.Generator, shortest: int, longest: int)
         totals[:, column], carry = total % 10, total // 10
     tokens, tags = np.zeros((2, count, num_columns, 2), "int32")
     for side, digits in enumerate((first, second)):
-        tokens[:, :, side] = np.where(is_used, np.where(digits < 0, END, digits + 1), 0)
+        tokens[:, :, side] = np.where(is_used, np.where(digits < 0, END, digits + 1) + side * END, 0)
     tags[:, :, 1] = np.where(is_used, totals + 1, 0)
-    # (n, columns, 2) -> (n, 1 + 2 * columns)
-    rows, wanted = (np.pad(each.reshape(count, -1), ((0, 0), (1, 0))) for each in (tokens, tags))
-    rows[:, 0] = START
-    return rows, wanted
+    # (n, columns, 2) -> (n, 2 * columns)
+    return tokens.reshape(count, -1), tags.reshape(count, -1)
 
 
 class Adder(keras.Model):
@@ -55,7 +54,7 @@ class Adder(keras.Model):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.embedding = kt.layers.TokenEmbedding(START + 1, 64)
+        self.embedding = kt.layers.TokenEmbedding(2 * END + 1, 64)
         self.encoder = kt.layers.Encoder(
             num_layers=4, num_heads=4, intermediate_dim=256, norm_first=True, positions="relative_keys"
         )
