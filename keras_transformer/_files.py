@@ -13,7 +13,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
@@ -206,6 +206,14 @@ class Checksums:
     def of_values(values: dict[str, Any]) -> str:
         """Return the SHA-256 of names and values, for a file that includes its checksum."""
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+    @staticmethod
+    def of_texts(texts: Iterable[str]) -> str:
+        """Return the SHA-256 of several texts."""
+        digest = hashlib.sha256()
+        for text in texts:
+            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        return digest.hexdigest()
 
     @classmethod
     def write(cls, directory: Path) -> None:

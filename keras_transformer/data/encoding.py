@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeAlias
@@ -15,11 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformer._arguments import as_pairs, as_strings, check_kind, check_number, is_pair
-from keras_transformer._files import as_path
+from keras_transformer._files import Checksums, as_path
 from keras_transformer.data.batching import _Encoded
 from keras_transformer.data.frames import FrameNormalizer, Frames, as_frames
 from keras_transformer.data.id_cache import _read_cache, _StoredRows, _write_cache
 from keras_transformer.data.pairs import _has_text, _log_dropped, _report_empty
+from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.errors import InputError
 from keras_transformer.text.tokenizer import Tokenizer
 from keras_transformer.types import SPECIAL_IDS, Pair
@@ -119,8 +120,9 @@ class EncodedPairs(_Encoded):
     ) -> Self:
         """Tokenize a corpus larger than memory into a directory, or load it from there.
 
-        Uses all CPU cores. The token ids stay on disk; memory holds 8 bytes per pair. An existing cache is
-        checked for its tokenizers and limits, but not for its texts: use a new directory if the texts change.
+        Uses all CPU cores. The token ids stay on disk; memory holds 8 bytes per pair. An existing cache must
+        have been written with the same tokenizers and limits, and from the same list or files. The texts of a
+        generator, function or `tf.data.Dataset` are not compared: use a new directory if they change.
 
         Args:
             pairs: A generator, a function that returns one, a `tf.data.Dataset` of string pairs,
@@ -136,14 +138,14 @@ class EncodedPairs(_Encoded):
             The token ids of the kept pairs, in order, and the numbers of dropped pairs.
 
         Raises:
-            InputError: As for `encode`; or if the directory is damaged, was written with other tokenizers or
-                limits, or cannot be written.
+        InputError: As for `encode`; or if the directory is damaged, was written with other tokenizers,
+                limits or texts, or cannot be written.
             ValueError: If a limit is below 2.
         """
         check_kind(Tokenizer, source_tokenizer=source_tokenizer, target_tokenizer=target_tokenizer)
         _check_length_limits(max_source_length, max_target_length)
         tokenizers, limits = (source_tokenizer, target_tokenizer), (max_source_length, max_target_length)
-        path, description = as_path(directory), _description(tokenizers, limits)
+        path, description = as_path(directory), _description(pairs, tokenizers, limits)
         if not path.exists() or (path.is_dir() and not any(path.iterdir())):
             chunks = _encoded_chunks(pairs, tokenizers, limits)
             parts = ((each.source, each.target, each.counts()) for each in chunks)
@@ -216,10 +218,18 @@ class EncodedPairs(_Encoded):
         )
 
 
-def _description(tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]) -> dict[str, object]:
-    """Return what determines the token ids of a cache, except the texts."""
+def _description(
+    pairs: PairSource, tokenizers: tuple[Tokenizer, Tokenizer], limits: tuple[int, int]
+) -> dict[str, object]:
+    """Return what determines the token ids of a cache; the corpus is None if it is a stream."""
     source, target = (tokenizer.fingerprint() for tokenizer in tokenizers)
+    corpus = None
+    if isinstance(pairs, ParallelText):
+        corpus = pairs.fingerprint()
+    elif isinstance(pairs, Sequence):
+        corpus = Checksums.of_texts(map(repr, pairs))
     return {
+        "corpus": corpus,
         "source_tokenizer": source,
         "target_tokenizer": target,
         "vocabulary_sizes": [tokenizer.vocabulary_size for tokenizer in tokenizers],

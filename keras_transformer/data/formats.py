@@ -73,6 +73,12 @@ class _PairsFile:
         """Yield the pairs; with `further_targets`, also the source with each later column."""
         source, target, first_row, has_more = self._layout
         for line, cells in itertools.islice(self._open_rows(), first_row, None):
+            if isinstance(cells, dict) != isinstance(source, str):
+                kind = "an object" if isinstance(source, str) else "a list"
+                received = _shown_cells([*cells])
+                raise InputError(
+                    f"{self.path}:{line}: must be {kind} as the first row is. Received: {received}."
+                )
             if isinstance(cells, dict):
                 yield cells.get(str(source), ""), cells.get(str(target), "")
                 continue
@@ -128,8 +134,10 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
             _LOGGER.info("%s: the first row is a pair: %r → %r", path, first[source], first[target])
         return _Layout(source, target, has_more=numbers == [0, 1])
     if _ending(path) == ".csv":
+        # The first row of a .csv file should be names. With numbers, a header would be read as a pair.
+        example = ",".join(first[:2]) if all(cell.strip() for cell in first[:2]) else "1,2"
         raise _columns_error(
-            path, "its first row does not say which columns are source and target", "1,2", first
+            path, "its first row does not say which columns are source and target", example, first
         )
     return _columns_of_texts(path, [row for row in rows if isinstance(row, list)])
 
@@ -341,9 +349,12 @@ def _open_json(
     """Read an object per line, or an array of objects. Texts may be in a nested object."""
     first = next(line for line in itertools.chain(_iterate_lines(path), ["{}"]) if line.strip())
     try:
-        has_rows = (is_row or _is_row)(json.loads(first))
+        value = json.loads(first)
     except (ValueError, RecursionError):
-        has_rows = False
+        value = None
+    has_rows = value is not None and (is_row or _is_row)(value)
+    if isinstance(value, dict) and not has_rows and _ending(path) != ".json":
+        raise InputError(f"{path}: each line must be a JSON object of texts. Received: {first[:80]!r}.")
     return functools.partial(_json_lines if has_rows else _json_array, path, cells_of or _json_cells)
 
 

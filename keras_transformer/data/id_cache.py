@@ -110,7 +110,10 @@ def _read_cache(directory: Path, wanted: _Values) -> _Values:
     path = directory / _DESCRIPTION
     try:
         found = read_table(read_file(path), path)
-        if differing := [name for name in wanted if found.get(name) != wanted[name]]:
+        # The corpus is unknown if it was given, or is given, as a stream.
+        is_known = None not in (found.get("corpus"), wanted["corpus"])
+        compared = [name for name in wanted if name != "corpus" or is_known]
+        if differing := [name for name in compared if found.get(name) != wanted[name]]:
             raise InputError(f"{directory} was written with another {', '.join(differing)}.")
         # Checking also loads the files into the page cache of the system.
         Checksums.check(directory)

@@ -1,10 +1,13 @@
 """Read labelled texts from tables, JSON, pairs of files, and folders named by label."""
 
+import ast
 import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._files import as_path
@@ -58,7 +61,7 @@ def read_labelled(
     Args:
         origin: A path, a list of paths or a pair of paths, as in the table above.
         multi_label: Whether a text has any number of labels: a list in JSON, or a table cell with separated
-            labels or a JSON list. An empty cell means no labels.
+            labels, a JSON list or a Python list. An empty cell means no labels.
         separator: Separator of the labels in a cell. Defaults to the first of `|`, `;` and `,` that occurs in
             any cell.
 
@@ -68,7 +71,8 @@ def read_labelled(
 
     Raises:
         InputError: If the origin is not one of the table or cannot be read, its text and label columns are
-            ambiguous, a label is empty, or a text has several labels without `multi_label`.
+            ambiguous, a label is empty or has several lines, or a text has several labels without
+            `multi_label`.
 
     Example:
         ```python
@@ -87,6 +91,8 @@ def read_labelled(
         _LOGGER.warning("Left out %d of %d rows of %s: no text.", num_empty, len(rows), _origin_name(origin))
     separator = separator or _first_separator([cell for _, cell in texts]) if multi_label else None
     examples = [(text, _labels_of(cell, separator)) for text, cell in texts]
+    if broken := [label for _, labels in examples for label in labels if len(label.splitlines()) > 1]:
+        raise InputError(f"{_origin_name(origin)}: a label must be one line. Received: {broken[0]!r:.80}.")
     if multi_label:
         return [*examples]
     _check_single(examples, origin)
@@ -230,11 +236,17 @@ def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
     if cell.strip() in ("nan", "NaN"):  # pandas writes NaN for a missing label
         parts = []
     if cell.startswith("["):
-        try:
-            parts = map(_json_cell, json.loads(cell))
-        except (ValueError, RecursionError):  # a label that begins with a bracket
-            parts = [cell]
+        parts = map(_json_cell, _list_of(cell))
     return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
+
+
+def _list_of(cell: str) -> list[Any]:
+    """Return the labels of a list in JSON, or in Python as pandas writes it; else a label with a bracket."""
+    for parse in (json.loads, ast.literal_eval):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            if isinstance(found := parse(cell), list):
+                return found
+    return [cell]
 
 
 def _check_single(examples: Sequence[tuple[str, tuple[str, ...]]], origin: object) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from keras_transformer._files import as_path
+from keras_transformer._files import Checksums, as_path
 from keras_transformer.data.formats import _FORMATS, _is_of_pairs, _PairsFile
 from keras_transformer.data.text_files import FilePath, Files, _iterate_texts
 from keras_transformer.errors import InputError
@@ -69,6 +69,11 @@ class ParallelText:
     def __iter__(self) -> Iterator[Pair]:
         for shard in self._shards:
             yield from shard.pairs()
+
+    def fingerprint(self) -> str:
+        """Return a checksum of the files, and of what is read of them."""
+        files = [[Checksums.of(path) for path in shard.files] for shard in self._shards]
+        return Checksums.of_values({"files": files, "columns": self.columns})
 
 
 class _TwoFiles:

@@ -25,9 +25,11 @@ from keras_transformer.types import TaggedText
 
 _FORM = "TOKENS,TAGS"
 _COMMENT = re.compile(r"-DOCSTART-|#(begin|end) document|#( [^\t]* = [^\t]*| new(par|doc)\b[^\t]*)?$")
-# Lines of CoNLL-U that are no words: several words as they are written, and words that are only meant.
-_NO_WORD, _CONLLU_WIDTH = re.compile(r"\d+[-.]\d+$"), 10
-_PREFIXED = re.compile(r"[BIES]-.")
+# Lines of CoNLL-U begin with the number of a word, of several words as they are written (`1-2`), or of a word
+# that is only meant (`5.1`).
+_FIRST_ID, _CONLLU_WIDTH = re.compile(r"1(-\d+)?|0\.1"), 10
+_PREFIXED = re.compile(r"[BIESLUM]-.")
+_SAME_PREFIX = {"L": "E", "U": "S", "M": "I"}  # of BILOU and BMES
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -52,10 +54,11 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     | any other file | CoNLL: a token, white space and its tag per line, an empty line between texts |
     | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
-    In CoNLL files, the token is the first column and the tag the last; in files that end in `.conllu`, the
-    second and the fourth. Comments are skipped: lines that begin with `-DOCSTART-`, and lines that begin with
-    `# ` unless they have the columns of a token. So are lines of CoNLL-U that are no words, such as `1-2`.
-    Files may be compressed (`.gz`) and given as patterns such as `train-*.conll`.
+    In CoNLL files, the token is the first column and the tag the last; in CoNLL-U, known by the ending
+    `.conllu` or by 10 columns that begin with the number of the word, the second and the fourth. Comments are
+    skipped: lines that begin with `-DOCSTART-`, and lines that begin with `# ` unless they have the columns
+    of a token. So are lines of CoNLL-U that are no words, such as `1-2`. Files may be compressed (`.gz`) and
+    given as patterns such as `train-*.conll`.
 
     Args:
         origin: A path, as in the table above, or a list of paths.
@@ -92,16 +95,18 @@ def _iterate_tagged(pattern: Path, columns: tuple[str, str] | None) -> Iterator[
 def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
     if columns and not all(each.isdecimal() and int(each) > 0 for each in columns):
         raise InputError(f"{path}: columns of lines are numbers from 1. Received: {','.join(columns)}.")
-    is_conllu = _ending(path) == ".conllu"
+    is_conllu = True if _ending(path) == ".conllu" else None
     rows: list[tuple[str, str]] = []
     for number, cells in _without_comments(path, _iterate_lines(path)):
-        is_row = is_conllu and len(cells) == _CONLLU_WIDTH
+        if cells and is_conllu is None:
+            is_conllu = len(cells) == _CONLLU_WIDTH and _FIRST_ID.fullmatch(cells[0]) is not None
+        is_row = is_conllu and len(cells) >= _CONLLU_WIDTH
         usual = (1, 3) if is_row else (0, -1)
         token_at, tag_at = (int(each) - 1 for each in columns) if columns else usual
         if not cells:
             yield from _tagged_text(rows)
             rows = []
-        elif is_row and _NO_WORD.match(cells[0]):
+        elif is_row and not cells[0].isdecimal():
             continue
         elif len(cells) < max(2, token_at + 1, tag_at + 1):
             received = "\t".join(cells)[:60]
@@ -192,7 +197,8 @@ def tag_spans(tags: Sequence[str]) -> list[TagSpan]:
 
     The rules are those of the script `conlleval` and the package `seqeval`: a span begins with `B-`, or with
     `I-` after `O` or a different label, so IOB1 tags and inconsistent model outputs are accepted too. `E-`
-    ends a span, and `S-` is a span of one token.
+    ends a span, and `S-` is a span of one token. `L-` and `U-` of BILOU mean the same, and `M-` of BMES means
+    `I-`.
 
     Args:
         tags: Tag of each token, such as `B-PER`, `I-PER` and `O`.
@@ -208,6 +214,7 @@ def tag_spans(tags: Sequence[str]) -> list[TagSpan]:
     start, kind, before = 0, "", "O"  # start and label ("" outside a span) of the open span; last prefix
     for number, tag in enumerate([*as_strings(tags=tags), "O"]):
         prefix, label = (tag[0], tag[2:]) if _PREFIXED.match(tag) else ("O", "")
+        prefix = _SAME_PREFIX.get(prefix, prefix)
         begins = prefix in "BS" or label != kind or (before in "ES" and prefix in "EI")
         if kind and (begins or prefix == "O"):
             spans.append(TagSpan(kind, start, number))

@@ -84,16 +84,7 @@ def _large_corpus(config: TranslationConfig) -> _LargeCorpus | None:
         return None
     fraction = data.validation_fraction if data.validation_source is None else 0.0
     _LOGGER.info("more than %s pairs: drawing a sample from the files", f"{data.max_pairs_in_memory:,}")
-    checksums = [Checksums.of(path) for path in texts.files]
-    is_parallel = data.source is not None
-    decided: dict[str, object] = {
-        "files": checksums,
-        "parallel": is_parallel,
-        "seed": data.seed,
-        "held_out": fraction,
-    }
-    if any(texts.columns):
-        decided["columns"] = texts.columns
+    decided = {"texts": texts.fingerprint(), "seed": data.seed, "held_out": fraction}
     directory = Path(config.cache_directory, Checksums.of_values(decided)[:32])
     path = directory / _FILE
     if not path.exists():

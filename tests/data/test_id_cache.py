@@ -263,9 +263,19 @@ def test_another_vocabulary_or_limit_is_refused(tokenizer: CharacterTokenizer, t
         labels_of(CACHED, CharacterTokenizer(["a", "b"]), cache)
     with pytest.raises(InputError, match="another max_target_length"):
         labels_of(CACHED, tokenizer, cache, max_target_length=99)
-    assert labels_of(CACHED[:1], tokenizer, cache) == labels_of(
-        CACHED, tokenizer, cache
-    )  # texts are not compared
+
+
+def test_another_corpus_is_refused(tokenizer: CharacterTokenizer, tmp_path: Path) -> None:
+    cache, file = tmp_path / "ids", tmp_path / "a.tsv"
+    wanted = labels_of(CACHED, tokenizer, cache)
+    with pytest.raises(InputError, match=r"another corpus\. Remove the directory"):
+        labels_of(CACHED[:1], tokenizer, cache)
+    assert labels_of(iter(CACHED[:1]), tokenizer, cache) == wanted  # the texts of a stream are not compared
+    file.write_text("a\tb\n", encoding="utf-8")
+    labels_of(ParallelText(file), tokenizer, tmp_path / "file")
+    file.write_text("b\tb\n", encoding="utf-8")
+    with pytest.raises(InputError, match="another corpus"):
+        labels_of(ParallelText(file), tokenizer, tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", ["source.ids", "target.lengths", "cache.json", "SHA256SUMS"])

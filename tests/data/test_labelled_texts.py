@@ -116,6 +116,11 @@ def test_several_labels_in_a_list(tmp_path: Path) -> None:
     assert read_labelled(path, multi_label=True) == wanted
     path = written(tmp_path, "x.csv", 'text,labels\nA.,"[""x"", ""y|z""]"\nB.,\nC.,[1]\n')
     assert read_labelled(path, multi_label=True) == wanted
+    # As pandas writes a column of lists.
+    path = written(tmp_path, "p.csv", "text,labels\nA.,\"['x', 'y|z']\"\nB.,[]\nC.,['1']\n")
+    assert read_labelled(path, multi_label=True) == wanted
+    path = written(tmp_path, "b.csv", "text,label\nA.,[x] y\nB.,[x\n")
+    assert read_labelled(path) == [("A.", "[x] y"), ("B.", "[x")]
     path = written(tmp_path, "y.csv", "text,labels\nA.,x y\nB.,y\n")
     assert read_labelled(path, multi_label=True, separator=" ") == [("A.", ("x", "y")), ("B.", ("y",))]
 
@@ -124,6 +129,7 @@ def test_several_labels_in_a_list(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("x.csv", "text,label\nA.,x\nB.,\n", "1 of 2 texts have no label.* Received: 'B.'"),
+        ("x.csv", 'text,label\nA.,"x\ny"\nB.,x\n', r"a label must be one line. Received: 'x\\ny'"),
         ("x.csv", "text,label\nA.,nan\nB.,x\n", "1 of 2 texts have no label"),
         ("x.jsonl", '{"text": "A.", "label": NaN}', "1 of 1 texts have no label"),
         ("x.jsonl", '{"text": "A.", "label": ["x", "y"]}', "have several labels.*`multi_label`"),

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import logging
+import lzma
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -184,6 +185,10 @@ MESSY = {
         {"x.tsv": lines("1\tone", "2\ttwo", "3\tthree")}, [("1", "one"), ("2", "two"), ("3", "three")]
     ),
     # Formats.
+    "Norwegian and English": Messy({"x.csv": table(GREETINGS, ",", header="no en")}, GREETINGS),
+    "identifiers of Danish and English": Messy(
+        {"x.csv": table([("1", *each) for each in GREETINGS], ",", header="id da en")}, GREETINGS
+    ),
     "JSON lines": Messy({"x.jsonl": json_lines(*({"source": a, "target": b} for a, b in THREE))}, THREE),
     "JSON lines of a translation set": Messy({"x.jsonl": json_lines(*NESTED)}, GREETINGS),
     "the other direction": Messy(
@@ -311,6 +316,16 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
             gzip.compress(b"one\tun\n", mtime=0),
             r"x\.tsv: a file that is compressed by gzip must end in \.gz",
         ),
+        ("x.jsonl", b'{"a": "x", "b": "y"}\n["a", "b"]\n', r"x\.jsonl:2: must be an object as the first row"),
+        ("x.jsonl", b'["a", "b"]\n{"a": "x", "b": "y"}\n', r"x\.jsonl:2: must be a list as the first row"),
+        (
+            "x.jsonl",
+            b'{"messages": [{"role": "user"}, {}]}\n' * 2,
+            r"each line must be a JSON object of texts",
+        ),
+        ("x.csv", b"Deutsch;Englisch\nja;yes\n", r"such as .*x\.csv#Deutsch,Englisch"),
+        ("x.tsv", lzma.compress(b"one\tun\n"), r"must be text\. Received: .*xz -d"),
+        ("x.csv", b"PK\x03\x04\0\0", r"a file of zip or Excel: unzip it, or save the table as CSV"),
         ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),
         ("x.jsonl", b'{"a": "x"}\n', r"the names of its columns do not say"),
         ("x.json", b'{"a": [], "b": []}', r"must hold an object of texts on each line"),

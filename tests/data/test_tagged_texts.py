@@ -73,6 +73,9 @@ def test_columns_of_a_treebank(tmp_path: Path) -> None:
     assert tags == (("PROPN", "VERB", "PRON", "PUNCT"), ("PROPN", "SYM"))
 
 
+TAB_8 = "\t_" * 8
+
+
 @pytest.mark.parametrize(
     ("name", "content", "texts"),
     [
@@ -86,6 +89,8 @@ def test_columns_of_a_treebank(tmp_path: Path) -> None:
         ("x.conll", "# B\n#a O\n", ["# #a"]),
         ("x.conll", f"won{' _' * 8} O\n3-1{' _' * 8} O\n2.5{' _' * 8} B\n", ["won 3-1 2.5"]),
         ("x.conllu", "EU NNP I-NP B-ORG\n", ["EU"]),
+        # CoNLL-U by its columns
+        ("x.conll", f"1-2\tau{TAB_8}\n1\tà{TAB_8}\n2\tle{TAB_8}\n2.1\tnew{TAB_8}\n", ["à le"]),
         (
             "x.conllu",
             (
@@ -135,6 +140,8 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, name: str, content: str | b
         ("B-PER B-PER", [("PER", 0, 1), ("PER", 1, 2)]),
         ("B-PER I-LOC", [("PER", 0, 1), ("LOC", 1, 2)]),
         ("B-X I-X E-X S-X E-X I-X", [("X", 0, 3), ("X", 3, 4), ("X", 4, 5), ("X", 5, 6)]),
+        ("B-X L-X U-X B-X I-X L-X", [("X", 0, 2), ("X", 2, 3), ("X", 3, 6)]),  # BILOU
+        ("B-X M-X E-X S-X", [("X", 0, 3), ("X", 3, 4)]),  # BMES
         ("NOUN VERB", []),
         ("B-", []),
     ],
