@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer.errors import InputError
+from keras_transformer.text.composition import _Composer
 from keras_transformer.text.normalization import (
     REPLACEMENT_CHARACTER,
     _normalize,
@@ -34,6 +35,7 @@ class _LookupTokenizer(Tokenizer):
         ids = tf.range(len(SPECIAL_TOKENS), self.vocabulary_size, dtype=tf.int32)
         entries = tf.lookup.KeyValueTensorInitializer(self._pieces[len(SPECIAL_TOKENS) :], ids)
         self._table = tf.lookup.StaticHashTable(entries, default_value=SPECIAL_IDS.unknown)
+        self._compose = _Composer(vocabulary)
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
@@ -45,7 +47,7 @@ class _LookupTokenizer(Tokenizer):
         """Split normalized texts, string (b,), into pieces, string (b, ragged)."""
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
-        pieces = self._split(texts)  # (b, ragged)
+        pieces = self._split(self._compose(texts))  # (b, ragged)
         return pieces.with_flat_values(self._table.lookup(pieces.flat_values))
 
     def _decode(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
@@ -78,7 +80,8 @@ class CharacterTokenizer(_LookupTokenizer):
     """Character tokenizer: one token per Unicode code point.
 
     Use it for short strings with a small alphabet: dates, spellings, names. A letter and a separate combining
-    mark are two tokens. Needs only core TensorFlow operations.
+    mark are two tokens if the vocabulary has the mark; else they are composed, as by Unicode's form NFC.
+    Needs only core TensorFlow operations.
 
     Args:
         vocabulary: Characters after the special tokens, in the order of their ids.
@@ -149,7 +152,8 @@ class WhitespaceTokenizer(_LookupTokenizer):
     """Word tokenizer that splits texts at Unicode white space.
 
     Use it for texts that are sequences of symbols, such as the phonemes of CMUdict (`"AA B ER G"`).
-    `detokenize` puts one space between words. Needs only core TensorFlow operations.
+    `detokenize` puts one space between words. Letters and combining marks are composed as by
+    `CharacterTokenizer`. Needs only core TensorFlow operations.
 
     Args:
         vocabulary: Words after the special tokens, in the order of their ids.

@@ -193,6 +193,17 @@ def test_subwords_need_only_the_operations_of_tensorflow_text(
 
 
 @pytest.mark.slow
+def test_letters_with_separate_marks_are_read_in_an_export(tmp_path: Path) -> None:
+    tokenizer = kt.text.CharacterTokenizer.train(["ou\u00fbt\u1ec7"])
+    size = tokenizer.vocabulary_size
+    model = kt.Transformer(size, size, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=16)
+    translator = kt.Translator(model, tokenizer, tokenizer, max_target_length=8)
+    served = ServedModel(export_saved_model(translator, tmp_path / "tiny", ["u\u0302te\u0323\u0302"]))
+    alignments = served.align(["u\u0302te\u0323\u0302", "\u00fbt\u1ec7"])
+    assert {alignment.source_tokens[:3] for alignment in alignments} == {("\u00fb", "t", "\u1ec7")}
+
+
+@pytest.mark.slow
 def test_a_vocabulary_of_both_languages_is_stored_once(
     subword_translator: kt.Translator, tmp_path: Path
 ) -> None:

@@ -1,7 +1,9 @@
 """Tokenizers of characters and words: their pieces, training and vocabulary files."""
 
+import unicodedata
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import tensorflow as tf
@@ -15,6 +17,22 @@ from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceToke
 def test_one_token_per_code_point() -> None:
     tokenizer = CharacterTokenizer("ae\u0301漢\U0001f600")
     assert tokenizer.tokenize(["e\u0301漢", "\U0001f600a?"]).to_list() == [[5, 6, 7], [8, 4, 1]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3 août 2023", "Tôi đi học ở Huế", "한국어 학교", "ΐ ᾧ", "क़ का", "plain", "\u0301a"],
+)
+@pytest.mark.parametrize("kind", [CharacterTokenizer, WhitespaceTokenizer])
+def test_letters_are_composed_as_the_vocabulary_has_them(kind: Any, text: str) -> None:
+    composed, separate = (unicodedata.normalize(form, text) for form in ("NFC", "NFD"))
+    tokenizer = kind.train([composed, "é"])
+    wanted = tokenizer.tokenize([composed, "", "x"]).to_list()
+    assert wanted[0].count(1) == 0
+    assert tokenizer.tokenize([separate, "", "x"]).to_list() == wanted
+    assert tf.function(tokenizer.tokenize)(tf.constant([separate, "", "x"])).to_list() == wanted
+    # A vocabulary of separate marks leaves them so.
+    assert kind.train([separate]).round_trip([separate]) == [separate]
 
 
 def test_lowercase_and_spaces_are_options() -> None:
