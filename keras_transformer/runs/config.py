@@ -99,6 +99,9 @@ class _VocabularySection(_Section):
     """Lowercase all texts, including the outputs."""
     normalize_spaces: bool = False
     """Character vocabularies only: collapse runs of spaces, and strip texts."""
+    normalization_rule: Literal["nmt_nfkc", "nfkc", "identity"] = "nmt_nfkc"
+    """Subword vocabularies only: SentencePiece's rule for characters. `nmt_nfkc` and `nfkc` write `m2` for
+    `m²`, and English commas for Chinese ones; `identity` keeps all characters."""
 
 
 # Not a `TransformerConfig`, because the vocabulary sizes are unknown until the vocabularies are trained.

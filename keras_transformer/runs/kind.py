@@ -209,6 +209,7 @@ class RunKind(abc.ABC):
             vocabulary.size,
             lowercase=vocabulary.lowercase,
             normalize_spaces=vocabulary.normalize_spaces,
+            normalization_rule=vocabulary.normalization_rule,
         )
 
     def initial_readers(self, initial: Any) -> Readers:

@@ -131,6 +131,7 @@ def train_tokenizer(
     *,
     lowercase: bool = False,
     normalize_spaces: bool = False,
+    normalization_rule: str = "nmt_nfkc",
 ) -> Tokenizer:
     """Train a tokenizer of the given kind; its size defaults to one that suits the texts."""
     largest = size or _MAX_VOCABULARY_SIZE
@@ -141,7 +142,9 @@ def train_tokenizer(
         if not size and fitting < largest:
             largest = fitting
             _LOGGER.info("chosen for these texts: size=%d", largest)
-        return SubwordTokenizer.train(texts, largest, lowercase=lowercase)
+        return SubwordTokenizer.train(
+            texts, largest, lowercase=lowercase, normalization_rule=normalization_rule
+        )
     if kind == "whitespace":
         return WhitespaceTokenizer.train(texts, lowercase=lowercase, max_vocabulary_size=largest)
     return CharacterTokenizer.train(

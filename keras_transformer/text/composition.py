@@ -1,4 +1,4 @@
-"""Composed letters in place of letters with separate combining marks, in core TensorFlow operations."""
+"""Composed letters in place of letters with combining characters, in core TensorFlow operations."""
 
 import unicodedata
 from collections.abc import Iterable
@@ -11,8 +11,8 @@ _SHIFT = 2**21  # above every code point
 class _Composer(tf.Module):
     """Composes letters as Unicode's normal form NFC, if a vocabulary has them in this form only.
 
-    Some systems write `é` as `e` and a combining mark. A vocabulary of texts with `é` does not have the mark,
-    which would become an unknown token. A vocabulary that has the mark reads it as it is.
+    Some systems write `é` as `e` and a combining character. A vocabulary of texts with `é` does not have it,
+    and it would become an unknown token. A vocabulary that has it reads it as it is.
     """
 
     def __init__(self, pieces: Iterable[str]) -> None:
@@ -21,7 +21,7 @@ class _Composer(tf.Module):
         composed: dict[tuple[str, str], str] = {}
         self._num_passes = 0
         for letter in letters:
-            first, *marks = unicodedata.normalize("NFD", letter)
+            first, *marks = list(unicodedata.normalize("NFD", letter))
             if not letters.isdisjoint(marks):
                 continue
             for number, mark in enumerate(marks, start=1):
@@ -31,8 +31,8 @@ class _Composer(tf.Module):
                 composed[first, mark], first = both, both
                 self._num_passes = max(self._num_passes, number)
         if composed:
-            marks = {mark for _, mark in composed}
-            self._with_mark = "(?s).*[" + "".join(rf"\x{{{ord(mark):x}}}" for mark in sorted(marks)) + "].*"
+            codes = sorted({ord(mark) for _, mark in composed})
+            self._with_mark = "(?s).*[" + "".join(rf"\x{{{code:x}}}" for code in codes) + "].*"
             keys = [ord(first) * _SHIFT + ord(mark) for first, mark in composed]
             entries = tf.lookup.KeyValueTensorInitializer(
                 tf.constant(keys, tf.int64), tf.constant([*map(ord, composed.values())], tf.int32)
@@ -48,7 +48,7 @@ class _Composer(tf.Module):
 
     def _compose(self, texts: tf.Tensor) -> tf.Tensor:
         letters = tf.strings.unicode_decode(texts, "UTF-8")  # code points (b, ragged)
-        for _ in range(self._num_passes):  # a letter may have several marks
+        for _ in range(self._num_passes):  # a letter may have several
             flat, rows = letters.flat_values, letters.value_rowids()
             following = tf.concat([flat[1:], [0]], axis=0)
             is_same_row = tf.concat([tf.equal(rows[1:], rows[:-1]), [False]], axis=0)

@@ -79,9 +79,9 @@ class _LookupTokenizer(Tokenizer):
 class CharacterTokenizer(_LookupTokenizer):
     """Character tokenizer: one token per Unicode code point.
 
-    Use it for short strings with a small alphabet: dates, spellings, names. A letter and a separate combining
-    mark are two tokens if the vocabulary has the mark; else they are composed, as by Unicode's form NFC.
-    Needs only core TensorFlow operations.
+    Use it for short strings with a small alphabet: dates, spellings, names. A letter and a combining
+    character are two tokens if the vocabulary has the combining character; else they are composed, as by
+    Unicode's form NFC. Needs only core TensorFlow operations.
 
     Args:
         vocabulary: Characters after the special tokens, in the order of their ids.
@@ -152,7 +152,7 @@ class WhitespaceTokenizer(_LookupTokenizer):
     """Word tokenizer that splits texts at Unicode white space.
 
     Use it for texts that are sequences of symbols, such as the phonemes of CMUdict (`"AA B ER G"`).
-    `detokenize` puts one space between words. Letters and combining marks are composed as by
+    `detokenize` puts one space between words. Letters and combining characters are composed as by
     `CharacterTokenizer`. Needs only core TensorFlow operations.
 
     Args:

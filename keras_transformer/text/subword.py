@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from keras_nlp.tokenizers import SentencePieceTokenizer
 
 _MODEL_TYPES = ("bpe", "unigram")
+_NORMALIZATIONS = ("nmt_nfkc", "nfkc", "identity")
 _DEFAULT_MAX_SENTENCE_LENGTH = 4192
 
 
@@ -33,9 +34,9 @@ class VocabularyWarning(UserWarning):
 class SubwordTokenizer(Tokenizer):
     """Subword tokenizer with a SentencePiece model (BPE or unigram).
 
-    Use it for natural-language text. As in SentencePiece, several spaces become one, and
-    Unicode compatibility characters are replaced (NFKC). To load an export in Python, first import
-    `tensorflow_text`.
+    Use it for natural-language text. As in SentencePiece, several spaces become one, and by default
+    compatibility characters of Unicode are replaced (NFKC), such as `m²` by `m2`. To load an export in
+    Python, first import `tensorflow_text`.
 
     Args:
         proto: Serialized SentencePiece model whose first pieces are `[PAD]`, `[UNK]`, `[START]` and `[END]`.
@@ -74,6 +75,7 @@ class SubwordTokenizer(Tokenizer):
         model_type: str = "bpe",
         *,
         lowercase: bool = False,
+        normalization_rule: str = "nmt_nfkc",
     ) -> Self:
         """Train a SentencePiece model on a corpus.
 
@@ -83,6 +85,8 @@ class SubwordTokenizer(Tokenizer):
                 fewer.
             model_type: `"bpe"` or `"unigram"`.
             lowercase: As for the constructor.
+            normalization_rule: `"nmt_nfkc"` or `"nfkc"`, rules of SentencePiece that replace compatibility
+                characters, or `"identity"`, which keeps all characters, such as Chinese punctuation.
 
         Returns:
             A tokenizer.
@@ -90,12 +94,13 @@ class SubwordTokenizer(Tokenizer):
         Raises:
             InputError: If the corpus is empty, or `vocabulary_size` is too small for the special tokens and
                 the characters of the corpus. The message shows the size needed.
-            ValueError: If `model_type` is unknown.
+            ValueError: If `model_type` or `normalization_rule` is unknown.
 
         Warns:
             VocabularyWarning: If the corpus yields fewer pieces. The tokenizer then uses all of them.
         """
         check_choice(_MODEL_TYPES, model_type=model_type)
+        check_choice(_NORMALIZATIONS, normalization_rule=normalization_rule)
         check_kind(Integral, vocabulary_size=vocabulary_size)
         check_flags(lowercase=lowercase)
         if vocabulary_size <= len(SPECIAL_TOKENS):
@@ -105,7 +110,7 @@ class SubwordTokenizer(Tokenizer):
             )
         lines = _training_lines(texts, lowercase)
         try:
-            return cls(_train(lines, vocabulary_size, model_type), lowercase=lowercase)
+            return cls(_train(lines, vocabulary_size, model_type, normalization_rule), lowercase=lowercase)
         except RuntimeError as error:
             message = " ".join(str(error).split())  # several lines with a source position
             largest = re.search(r"value <= (\d+)", message)
@@ -120,7 +125,7 @@ class SubwordTokenizer(Tokenizer):
             VocabularyWarning,
             stacklevel=2,
         )
-        return cls(_train(lines, int(largest[1]), model_type), lowercase=lowercase)
+        return cls(_train(lines, int(largest[1]), model_type, normalization_rule), lowercase=lowercase)
 
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._reload_if_lost()
@@ -182,7 +187,7 @@ def _training_lines(texts: Iterable[str], lowercase: bool) -> list[bytes]:
     return lines
 
 
-def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
+def _train(lines: list[bytes], vocabulary_size: int, model_type: str, normalization_rule: str) -> bytes:
     # Imported here, because only subword tokenizers need it.
     from sentencepiece import SentencePieceTrainer
 
@@ -193,6 +198,7 @@ def _train(lines: list[bytes], vocabulary_size: int, model_type: str) -> bytes:
         model_writer=model,
         vocab_size=vocabulary_size,
         model_type=model_type,
+        normalization_rule_name=normalization_rule,
         # By default, SentencePiece silently drops longer lines.
         max_sentence_length=max(_DEFAULT_MAX_SENTENCE_LENGTH, *map(len, lines)) + 1,
         # Reproducible: every character is kept, and training in one thread is deterministic.

@@ -162,3 +162,13 @@ def test_errors_are_one_line() -> None:
 def test_no_room_beside_the_special_tokens(vocabulary_size: int) -> None:
     with pytest.raises(InputError, match=rf"above 4, .* Received: vocabulary_size={vocabulary_size}\."):
         train(["a"], vocabulary_size)
+
+
+def test_characters_are_replaced_or_kept() -> None:
+    text = "\u4f60\u597d\uff0c\u4e16\u754c\uff01 m\u00b2 \u0645\u06cc\u200c\u062e"
+    texts = [text] * 3
+    usual = SubwordTokenizer.train(texts, 25)
+    assert usual.round_trip([text]) == ["\u4f60\u597d,\u4e16\u754c! m2 \u0645\u06cc \u062e"]
+    assert SubwordTokenizer.train(texts, 25, normalization_rule="identity").round_trip([text]) == [text]
+    with pytest.raises(ValueError, match="normalization_rule='nfd'"):
+        SubwordTokenizer.train(texts, 25, normalization_rule="nfd")
