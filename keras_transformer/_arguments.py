@@ -254,6 +254,13 @@ def as_floats(inputs: Tensor) -> Tensor:
     return tensor if is_float else ops.cast(tensor, keras.config.floatx())
 
 
+def as_precise(tensor: Tensor) -> Tensor:
+    """Return a tensor of float64 as it is, and any other in float32."""
+    # By name: Keras on torch promotes float64 and float32 to float32.
+    is_double = keras.backend.standardize_dtype(tensor.dtype) == "float64"
+    return tensor if is_double else ops.cast(tensor, "float32")
+
+
 def as_boolean(mask: Tensor, name: str) -> Tensor:
     """Return a mask of booleans or 0 and 1 as booleans; raise ValueError or TypeError for others."""
     if not isinstance(mask, KerasTensor):

@@ -203,5 +203,5 @@ class _CachedAttention:
             # all queries has 1 in place of b * n.
             num_hypotheses = 1 if relative.shape[0] == 1 else step.num_hypotheses
             sizes = -1, num_hypotheses, self._num_groups, self._num_shared, num_slots
-            bias = bias + ops.reshape(relative, sizes)
+            bias = bias + ops.cast(ops.reshape(relative, sizes), bias.dtype)
         return bias

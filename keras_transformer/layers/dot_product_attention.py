@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
-import keras
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_floats, known_sizes
+from keras_transformer._arguments import as_boolean, as_floats, as_precise, known_sizes
 from keras_transformer._backend.attention import masked_softmax
 from keras_transformer.types import Shape, Tensor
 
@@ -45,9 +44,7 @@ def dot_product_attention(
     # Scales the queries, t * k numbers per head, and not the logits, t * s numbers.
     query = query * query.shape[-1] ** -0.5
     # (b, t, h, k), (b, s, h, k) -> (b, h, t, s); the softmax is computed at least in float32
-    logits = ops.einsum("bthk,bshk->bhts", query, key)
-    is_double = keras.backend.standardize_dtype(logits.dtype) == "float64"
-    logits = ops.cast(logits, "float64" if is_double else "float32")
+    logits = as_precise(ops.einsum("bthk,bshk->bhts", query, key))
     if bias is not None:
         logits = logits + ops.cast(bias, logits.dtype)
     scores = masked_softmax(logits, _checked_mask(mask, logits.shape), training=training)

@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_transformer._arguments import (
     as_position,
+    as_precise,
     check_choice,
     check_number,
     check_positive,
@@ -92,7 +93,7 @@ class PositionEncoding(keras.layers.Layer):
             token of each row (left padding); else from the first vector.
 
     Returns:
-        `(b, t, d)` in the layer's compute dtype. The sum is computed in float32.
+        `(b, t, d)` in the layer's compute dtype. The sum is computed at least in float32.
 
     Raises:
         ValueError: If the wavelength is not above zero or the layout is unknown.
@@ -126,7 +127,8 @@ class PositionEncoding(keras.layers.Layer):
         else:
             rows = ops.arange(dynamic_shape(inputs)[1], dtype="int32")
             encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
-        return ops.cast(ops.cast(inputs, "float32") + encoding, self.compute_dtype)
+        precise = as_precise(inputs)
+        return ops.cast(precise + ops.cast(encoding, precise.dtype), self.compute_dtype)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         _check_sequence(input_shape)
@@ -191,8 +193,10 @@ class LearnedPositionEncoding(keras.layers.Layer):
         # -> (1, t, d) or (b, t, d); NaN for a position out of range, never the vector of another position
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)
-        vectors = ops.where(ops.expand_dims(is_known, -1), ops.cast(vectors, "float32"), float("nan"))
-        return ops.cast(ops.cast(inputs, "float32") + vectors, self.compute_dtype)
+        precise = as_precise(inputs)
+        vectors = ops.cast(vectors, precise.dtype)
+        vectors = ops.where(ops.expand_dims(is_known, -1), vectors, ops.cast(float("nan"), precise.dtype))
+        return ops.cast(precise + vectors, self.compute_dtype)
 
     def _check_shape(self, inputs_shape: Shape, start: Tensor | int = 0) -> None:
         _check_sequence(inputs_shape)

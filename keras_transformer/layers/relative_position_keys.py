@@ -5,7 +5,7 @@ from typing import ClassVar
 import keras
 from keras import ops
 
-from keras_transformer._arguments import known_width
+from keras_transformer._arguments import as_precise, known_width
 from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.relative_position_bias import _clipped_distances
 from keras_transformer.types import Shape, Tensor
@@ -30,9 +30,9 @@ class RelativePositionKeys(keras.layers.Layer):
         )
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
-        """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
+        """Return the logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
         distances = _clipped_distances(dynamic_shape(query)[1], key_length, start, self.max_distance)
         # (t, s) -> (t, s, k)
         keys = ops.take(ops.cast(self.keys, query.dtype), distances, axis=0)
         query = query * ops.cast(query.shape[-1] ** -0.5, query.dtype)
-        return ops.cast(ops.einsum("bthk,tsk->bhts", query, keys), "float32")
+        return as_precise(ops.einsum("bthk,tsk->bhts", query, keys))

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_transformer._arguments import as_position, known_width
+from keras_transformer._arguments import as_position, as_precise, known_width
 from keras_transformer._backend.formulas import position_angles
 from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer.layers.rotary_embedding import _rates, _Rotation
@@ -33,7 +33,7 @@ class RelativeSinusoids(keras.layers.Layer):
         self.bias = self.add_weight(shape=(num_heads, key_dim), initializer="zeros", name="bias")
 
     def logits(self, query: Tensor, key_length: Tensor | int, start: Tensor | int = 0) -> Tensor:
-        """Return the float32 logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
+        """Return the logits `(b, h, t, s)` of queries `(b, t, h, k)`, the first at `start`."""
         batch_size, length, num_heads, key_dim = dynamic_shape(query)
         query = (query + ops.cast(self.bias, query.dtype)) * ops.cast(key_dim**-0.5, query.dtype)
         kernel = ops.cast(self.kernel, query.dtype)
@@ -50,7 +50,7 @@ class RelativeSinusoids(keras.layers.Layer):
         # begin where they should: (b, h, t, t + s + 1) -> (b, h, t, s)
         numbers = ops.reshape(logits, (batch_size, num_heads, length * num_distances))
         rows = ops.reshape(numbers[..., length:], (batch_size, num_heads, length, num_distances - 1))
-        return ops.cast(rows[..., :key_length], "float32")
+        return as_precise(rows[..., :key_length])
 
 
 def _encodings(past: Tensor | int, num_distances: Tensor | int, width: int) -> Tensor:

@@ -10,6 +10,7 @@ from keras import ops
 from keras_transformer._arguments import (
     as_floats,
     as_position,
+    as_precise,
     check_number,
     known_width,
 )
@@ -41,11 +42,12 @@ class _Rotation(NamedTuple):
         return cls(ops.concatenate([-sine, sine], axis=-1), ops.concatenate([cosine, cosine], axis=-1))
 
     def __call__(self, heads: Tensor) -> Tensor:
-        """Rotate queries or keys `(..., t, h, k)`, in float32."""
-        x = ops.cast(heads, "float32")
+        """Rotate queries or keys `(..., t, h, k)`, at least in float32."""
+        x = as_precise(heads)
+        cosine, signed_sine = (ops.cast(each, x.dtype) for each in (self.cosine, self.signed_sine))
         # Split, not sliced: TensorFlow pads and adds the gradient of every slice.
         first, second = ops.split(x, 2, axis=-1)
-        turned = x * self.cosine + ops.concatenate([second, first], axis=-1) * self.signed_sine
+        turned = x * cosine + ops.concatenate([second, first], axis=-1) * signed_sine
         return ops.cast(turned, heads.dtype)
 
 
@@ -75,7 +77,7 @@ class RotaryEmbedding(keras.layers.Layer):
         start: Position of the first vector, an integer.
 
     Returns:
-        A tensor of the shape and dtype of the inputs. The rotation is computed in float32.
+        A tensor of the shape and dtype of the inputs. The rotation is computed at least in float32.
 
     Raises:
         ValueError: If `max_wavelength` or `scaling_factor` is not above zero, the width is odd, or the rank

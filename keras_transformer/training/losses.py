@@ -14,15 +14,21 @@ from keras_transformer._backend.gradients import add_at_labels, order_after
 from keras_transformer.types import Tensor
 
 
+def _rank(tensor: Tensor) -> int | None:
+    """Return the rank; None after TensorFlow has traced a function for two ranks."""
+    return tensor.shape.rank if hasattr(tensor.shape, "rank") else len(tensor.shape)
+
+
 def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
     """Raise unless labels are one id per token; rejects classes per row and one-hot labels."""
-    sizes = zip(labels.shape, logits.shape, strict=False)
+    shapes = [tuple(each.shape) if _rank(each) is not None else () for each in (labels, logits)]
+    sizes = zip(*shapes, strict=False)
     is_fitting = all(size == wanted or None in (size, wanted) for size, wanted in sizes)
-    if (len(labels.shape), len(logits.shape)) != (2, 3) or not is_fitting:
+    if [*map(len, shapes)] != [2, 3] or not is_fitting:
         raise ValueError(
             "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class "
             "a row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
-            f"Received: labels of shape {tuple(labels.shape)}, logits of shape {tuple(logits.shape)}."
+            f"Received: labels of shape {shapes[0] or 'unknown'}, logits of shape {shapes[1] or 'unknown'}."
         )
 
 
@@ -42,12 +48,15 @@ def _token_weights(labels: Tensor, pad_id: int, sample_weight: Tensor | None = N
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
-    if len(sample_weight.shape) not in (1, 2):
+    rank = _rank(sample_weight)
+    if rank is None:
+        return weights * ops.reshape(sample_weight, (ops.shape(labels)[0], -1))  # (b, 1) or (b, t)
+    if rank not in (1, 2):
         raise ValueError(
             "`sample_weight` must be (b,) or (b, t) for labels (b, t). "
             f"Received: sample_weight of shape {tuple(sample_weight.shape)}."
         )
-    return weights * (sample_weight[:, None] if len(sample_weight.shape) == 1 else sample_weight)
+    return weights * (sample_weight[:, None] if rank == 1 else sample_weight)
 
 
 def _weighted_sum(values: Tensor, weights: Tensor) -> Tensor:
@@ -68,11 +77,7 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
     def crossentropy(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
         label_logits = ops.cast(ops.take_along_axis(logits, labels, axis=-1), "float32")
         precise = ops.cast(logits, "float32")  # (b, t, v)
-        probabilities = ops.softmax(precise, axis=-1)
-        # log sum exp(logits) = max logit - log(max probability). The max probability is at least 1 / v.
-        likeliest = ops.max(probabilities, axis=-1, keepdims=True)  # (b, t, 1)
-        maxima = ops.max(precise, axis=-1, keepdims=True)
-        normalizers = maxima - ops.log(likeliest)  # (b, t, 1)
+        probabilities, normalizers = _softmax(precise)
         # Adding a constant to all logits does not change the cross-entropy, so logits may drift until half
         # precision cannot separate them: in 33 epochs of R-Drop the mean logit reached 150, and the loss
         # rose again. The z-loss prevents this.
@@ -81,12 +86,15 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
             losses = losses - label_smoothing * ops.mean(precise, axis=-1, keepdims=True)
 
         def gradient(*arguments: Any, upstream: Tensor | None = None) -> Tensor:
-            # TensorFlow and JAX pass the upstream gradient by position, torch by name.
-            scale = (arguments[0] if upstream is None else upstream)[..., None]  # (b, t, 1)
-            # After the losses nothing else reads the probabilities, so TensorFlow reuses their memory: 265 MB
-            # in addition to logits of 250 MB, and 31 ms instead of 41.
-            (dense,) = order_after([probabilities], others=[losses])
-            dense = dense * (scale * (1 + 2 * z_loss * normalizers))
+            if upstream is None:  # TensorFlow and JAX pass the upstream gradient by position
+                [upstream] = arguments
+                # After the losses nothing else reads the probabilities, so TensorFlow reuses their memory:
+                # 265 MB in addition to logits of 250 MB, and 31 ms instead of 41.
+                [dense], sums = order_after([probabilities], others=[losses]), normalizers
+            else:  # torch passes the logits, too; from others it would have no gradient of the gradient
+                dense, sums = _softmax(ops.cast(arguments[0], "float32"))
+            scale = upstream[..., None]  # (b, t, 1)
+            dense = dense * (scale * (1 + 2 * z_loss * sums))
             if label_smoothing:
                 dense = dense - label_smoothing / logits.shape[-1] * scale
             # Round first: only one number per label is added afterwards.
@@ -96,6 +104,16 @@ def _crossentropy(labels: Tensor, logits: Tensor, label_smoothing: float, z_loss
         return losses[..., 0], gradient
 
     return crossentropy(logits)
+
+
+def _softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the probabilities `(b, t, v)` of float32 logits, and `log sum exp(logits)`, `(b, t, 1)`."""
+    probabilities = ops.softmax(logits, axis=-1)
+    # log sum exp(logits) = max logit - log(max probability). The max probability is at least 1 / v. Keras
+    # refuses the maximum of an empty batch without `initial`.
+    likeliest = ops.max(probabilities, axis=-1, keepdims=True, initial=0.0)
+    maxima = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
+    return probabilities, maxima - ops.log(likeliest)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

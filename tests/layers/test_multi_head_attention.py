@@ -63,6 +63,17 @@ def test_double_precision_all_the_way(training: bool) -> None:
     )
 
 
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="Keras's products are float32 there")
+@pytest.mark.parametrize("positions", ["rotary", "relative", "relative_keys", "relative_sinusoidal"])
+def test_positions_in_double_precision(positions: str) -> None:
+    """A small change has an effect in proportion, which rounding to float32 would hide."""
+    inputs, change = draw(2, 5, 8).astype("float64"), 1e-9 * draw(2, 5, 8, seed=1).astype("float64")
+    layer = randomized(MultiHeadAttention(2, 4, positions=positions, dtype="float64"), inputs, inputs)
+    outputs = [array(layer(x, x)) for x in (inputs - change, inputs, inputs + change)]
+    below, above = outputs[1] - outputs[0], outputs[2] - outputs[1]
+    np.testing.assert_allclose(above, below, rtol=0, atol=1e-4 * abs(above).max())
+
+
 def test_kernels_are_named_and_shaped_by_the_letters() -> None:
     layer = MultiHeadAttention(**WIDTHS)
     layer.build((None, None, 9), (None, None, 13), (None, None, 11))

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import array
+from helpers import array, draw
 from keras_transformer.layers import LearnedPositionEncoding, PositionEncoding, sinusoidal_position_encoding
 
 
@@ -68,3 +68,11 @@ def test_unknown_layout() -> None:
 def test_another_axis_is_not_taken_for_time(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match=re.escape(f"(b, t, d). Received: shape={shape}.")):
         PositionEncoding()(np.zeros(shape, "float32"))
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 by default")
+def test_float64_keeps_its_digits() -> None:
+    inputs = 1e4 + draw(1, 5, 16).astype("float64")
+    layer = PositionEncoding(dtype="float64")
+    encoding = array(layer(np.zeros_like(inputs)))
+    np.testing.assert_allclose(array(layer(inputs)), inputs + encoding, rtol=0, atol=1e-11)

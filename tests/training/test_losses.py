@@ -80,6 +80,7 @@ def test_a_batch_without_a_token_has_the_loss_zero() -> None:
     loss = MaskedCrossentropy(0.1)
     assert float(loss(np.zeros_like(LABELS), LOGITS)) == 0.0
     assert float(loss(LABELS, LOGITS, np.zeros(3))) == 0.0
+    assert float(loss(LABELS[:0], LOGITS[:0])) == 0.0
 
 
 def test_a_batch_without_a_token_has_the_gradient_zero() -> None:
@@ -202,3 +203,60 @@ def test_a_forgotten_shift_is_named() -> None:
 def test_sample_weights_of_another_rank_are_refused() -> None:
     with pytest.raises(ValueError, match=r"must be \(b,\) or \(b, t\).* Received: .* \(2, 2, 1\)"):
         MaskedCrossentropy()(np.ones((2, 2), "int32"), np.ones((2, 2, 7)), np.ones((2, 2, 1)))
+
+
+def test_calls_of_several_ranks() -> None:
+    """TensorFlow traces a compiled model again for the second rank, with an unknown rank."""
+    model = keras.Sequential([keras.Input((5,), dtype="int32"), keras.layers.Embedding(7, 7)])
+    model.compile(optimizer=keras.optimizers.SGD(1.0), loss=MaskedCrossentropy())
+    wanted = model.evaluate(LABELS, LABELS, verbose=0)
+    for weights in (np.ones(3), np.ones(LABELS.shape), np.ones(3)):
+        assert model.evaluate(LABELS, LABELS, sample_weight=weights, verbose=0) == pytest.approx(wanted)
+    # Keras on JAX does not call a model again after an error.
+    for wrong in (np.eye(7)[LABELS], LABELS[:, :, None])[: 1 if keras.backend.backend() == "jax" else 2]:
+        with pytest.raises(ValueError, match="Labels must be integers"):
+            model.evaluate(LABELS, wrong, verbose=0)
+
+
+@pytest.mark.parametrize("options", [{}, {"label_smoothing": 0.1, "z_loss": 0.1}])
+def test_the_gradient_of_the_gradient(options: dict[str, float]) -> None:
+    """A penalty on the gradient changes the weights as finite differences say."""
+    backend, loss = keras.backend.backend(), MaskedCrossentropy(**options)
+    kernel = np.random.default_rng(0).normal(size=(7, 7)).astype("float32")
+
+    def penalty_gradient() -> Any:
+        if backend == "tensorflow":
+            tf = pytest.importorskip("tensorflow")
+            x, w = tf.constant(LOGITS), tf.constant(kernel)
+            with tf.GradientTape() as outer:
+                outer.watch(w)
+                with tf.GradientTape() as inner:
+                    inner.watch(x)
+                    value = loss(LABELS, x @ w)
+                penalty = tf.reduce_sum(inner.gradient(value, x) ** 2)
+            return outer.gradient(penalty, w)
+        if backend == "torch":
+            torch = pytest.importorskip("torch")
+            x, w = (torch.tensor(each, requires_grad=True) for each in (LOGITS, kernel))
+            [inner] = torch.autograd.grad(loss(LABELS, x @ w), x, create_graph=True)
+            return torch.autograd.grad((inner**2).sum(), w)[0]
+        jax = pytest.importorskip("jax")
+        inner = jax.grad(lambda x, w: loss(LABELS, x @ w))
+        return jax.grad(lambda w: (inner(jax.numpy.asarray(LOGITS), w) ** 2).sum())(kernel)
+
+    def penalty(w: Any) -> float:
+        """The same in float64, by the formula of the gradient."""
+        logits = LOGITS.astype("float64") @ w
+        normalizers = np.log(np.exp(logits).sum(-1, keepdims=True))
+        smoothing, z_loss = options.get("label_smoothing", 0.0), options.get("z_loss", 0.0)
+        wanted = (1 - smoothing) * np.eye(7)[LABELS] + smoothing / 7
+        inner = np.exp(logits - normalizers) * (1 + 2 * z_loss * normalizers) - wanted
+        is_token = (LABELS != 0)[..., None]
+        return float((((is_token * inner / is_token.sum()) @ w.T) ** 2).sum())
+
+    found, wanted = array(penalty_gradient()), np.zeros((7, 7))
+    for at in np.ndindex(7, 7):
+        step = np.zeros((7, 7))
+        step[at] = 1e-5
+        wanted[at] = (penalty(kernel + step) - penalty(kernel - step)) / 2e-5
+    np.testing.assert_allclose(found, wanted, atol=1e-4 * abs(wanted).max())
