@@ -63,7 +63,7 @@ def translation_dataset(
             the lengths of the pairs; with `shuffle`, the pairs are then batched again by their new lengths,
             in batches of as many pairs as before. If pairs get longer, these exceed `tokens_per_batch`.
         cache: Directory for token ids, as in `EncodedPairs.cached`, for a corpus larger than memory. The
-            batches are the same as without a cache.
+            batches are the same as without a cache. Training and validation pairs need a directory each.
 
     Returns:
         A finite dataset of known cardinality with elements `({"encoder_token_ids": (b, s),
@@ -73,7 +73,7 @@ def translation_dataset(
 
     Raises:
         InputError: If there are no pairs, or all are too long; or if the cache was written with other
-            tokenizers or limits, or cannot be written.
+            tokenizers, limits or texts, or cannot be written.
         TypeError: If texts come without tokenizers.
         ValueError: If a value is out of range, or options exclude each other.
 

@@ -1,9 +1,11 @@
 """README of an exported directory: how to serve it and how to call it. The text is in `templates/`."""
 
 import json
+import re
 import shlex
 import urllib.parse
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jinja2
@@ -33,6 +35,9 @@ def _fill_template(file: str, /, **values: object) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["python"] = repr
+    environment.filters["quoted"] = partial(json.dumps, ensure_ascii=False)  # a string of Python
+    # Within double quotes of a shell.
+    environment.filters["escaped"] = partial(re.sub, r'([$`"\\])', r"\\\1")
     return environment.get_template(file).render(**values, request=_request)
 
 

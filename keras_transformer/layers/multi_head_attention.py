@@ -95,7 +95,8 @@ class MultiHeadAttention(keras.layers.Layer):
         sliding_window: Attend only to keys whose distance from the query, in both directions, is less than
             this number. Defaults to no limit.
         flash_attention: Whether to use flash attention, which supports neither dropout nor returned scores.
-            If None, torch chooses an implementation, and the other backends do not use flash attention.
+            If None, torch chooses an implementation, and the other backends do not use flash attention. If
+            True, JAX raises RuntimeError without a GPU.
         kernel_initializer: Initializer of the kernels; fan-in and fan-out are those of the 2-D matrix,
             `(d, h * k)` or `(h * k, d)`.
         bias_initializer: Initializer of the biases.

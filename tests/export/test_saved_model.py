@@ -5,6 +5,7 @@ import copy
 import json
 import math
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -414,12 +415,20 @@ def test_the_readme_describes_the_signatures(exported: Path) -> None:
         assert all(f"`{name}`" in row for name in names)
 
 
-def test_the_programs_of_the_readme_are_python(exported: Path) -> None:
-    blocks = re.findall(r"(?:^    .*\n|^\n)+", readme(exported), re.MULTILINE)
+@pytest.mark.parametrize("name", ["tiny", 'it\'s "$HOME"'])
+def test_the_programs_of_the_readme_are_python_and_shell(export: Export, tmp_path: Path, name: str) -> None:
+    page = readme(export(tmp_path / name, ["a"]))
+    blocks = re.findall(r"(?:^    .*\n|^\n)+", page, re.MULTILINE)
     programs = [block for block in blocks if "import" in block]
     assert len(programs) == 2
+    strings = set()
     for program in programs:
-        ast.parse(textwrap.dedent(program))
+        nodes = ast.walk(ast.parse(textwrap.dedent(program)))
+        strings |= {node.value for node in nodes if isinstance(node, ast.Constant)}
+    assert {name, f"{name}/1"} <= strings
+    command = next(block for block in blocks if "docker run" in block)
+    words = shlex.split(command.replace("$PWD", "PWD").replace("\\$", "$"))
+    assert {f"PWD/{name}:/models/{name}", f"MODEL_NAME={name}"} <= {*words}
 
 
 def test_the_readme_names_the_version_the_examples_and_the_limits(exported: Path) -> None:
