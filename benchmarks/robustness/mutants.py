@@ -55,9 +55,21 @@ MUTANTS = (
     ),
     Mutant(
         "the z-loss has half its gradient",
-        "1 + 2 * z_loss * normalizers",
-        "1 + z_loss * normalizers",
+        "1 + 2 * z_loss * sums",
+        "1 + z_loss * sums",
         "tests/training/test_losses.py",
+    ),
+    Mutant(
+        "a cache is read for another corpus",
+        'is_known = None not in (found.get("corpus"), wanted["corpus"])',
+        "is_known = False",
+        "tests/data/test_id_cache.py",
+    ),
+    Mutant(
+        "a letter is composed with the first letter of the next text",
+        "is_found = is_same_row & (found >= 0)",
+        "is_found = found >= 0",
+        "tests/text/test_lookup.py",
     ),
     Mutant(
         "the loss of padding may be NaN",

@@ -35,6 +35,11 @@ def test_letters_are_composed_as_the_vocabulary_has_them(kind: Any, text: str) -
     assert kind.train([separate]).round_trip([separate]) == [separate]
 
 
+def test_a_text_is_composed_alone() -> None:
+    tokenizer = CharacterTokenizer("e\u00e9")
+    assert tokenizer.tokenize(["e", "\u0301", "e\u0301"]).to_list() == [[4], [1], [5]]
+
+
 def test_lowercase_and_spaces_are_options() -> None:
     plain = CharacterTokenizer("aA \t")
     assert plain.tokenize([" A\t\ta "]).to_list() == [[6, 5, 7, 7, 4, 6]]
