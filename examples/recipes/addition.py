@@ -3,9 +3,9 @@
     python examples/recipes/addition.py --seed 1
 
 An encoder reads the digits of both numbers in turns, the last digits first, and tags each column with a digit
-of the sum. It has relative position keys (Shaw et al. 2018), and a token attends to its own column and to the
-three before, so that no distance is new in longer numbers. Carries from further back pass through the layers.
-The two numbers have different tokens: from equal ones, attention cannot tell how many there are.
+of the sum. It has relative position keys (Shaw et al. 2018), and a tagged token attends to its own column and
+to the three before, so that no distance is new in longer numbers. Carries from further back pass through the
+layers. The two numbers have different tokens: from equal ones, attention cannot tell how many there are.
 """
 
 import argparse

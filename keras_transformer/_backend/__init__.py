@@ -17,7 +17,7 @@ from keras_transformer._backend.compiler import (
 from keras_transformer._backend.cores import train_on_cores
 from keras_transformer._backend.distribution import check_engine, device_scope, row_shares, sum_over_replicas
 from keras_transformer._backend.formulas import fast_dropout, layer_normalization, position_angles
-from keras_transformer._backend.gradients import add_at_labels, order_after
+from keras_transformer._backend.gradients import add_at_labels, differentiates_gradients, order_after
 from keras_transformer._backend.indexing import assign_rows, dynamic_shape, gather, largest
 from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
 from keras_transformer._backend.projection import project
@@ -38,6 +38,7 @@ __all__ = [
     "compile_function",
     "compiles_each_shape",
     "device_scope",
+    "differentiates_gradients",
     "draw_normal",
     "draw_uniforms",
     "dynamic_shape",

@@ -48,6 +48,13 @@ def _add_in_place(flat: Tensor, offsets: Tensor, values: Tensor) -> Tensor:
     return added(flat, values)
 
 
+def differentiates_gradients() -> bool:
+    """Return whether the backward pass that is running will itself be differentiated; for torch."""
+    import torch
+
+    return torch.is_grad_enabled()  # off in a backward pass without `create_graph=True`
+
+
 def order_after(
     tensors: Sequence[Tensor | None], others: Sequence[Tensor] | None = None
 ) -> list[Tensor | None]:

@@ -224,9 +224,12 @@ class _Encoded(abc.ABC):
         @tf.autograph.experimental.do_not_convert
         def example(*rows: tf.RaggedTensor) -> tuple[Any, tf.Tensor]:
             inputs, labels = self._example(*rows)
-            ragged = [each for each in tf.nest.flatten([inputs, labels]) if isinstance(each, tf.RaggedTensor)]
-            longest = tf.reduce_max([each.bounding_shape(axis=1) for each in ragged])
-            width = plan.width(longest, ragged[0].nrows()) if padded else None
+            width = None
+            if padded:
+                parts = tf.nest.flatten([inputs, labels])
+                ragged = [each for each in parts if isinstance(each, tf.RaggedTensor)]
+                longest = tf.reduce_max([each.bounding_shape(axis=1) for each in ragged])
+                width = plan.width(longest, ragged[0].nrows())
             inputs = tf.nest.map_structure(lambda each: _pad(each, width, SPECIAL_IDS.pad), inputs)
             return inputs, _pad(labels, width, self._label_padding)
 

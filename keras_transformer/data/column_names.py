@@ -62,8 +62,6 @@ nepali norwegian persian polish portuguese punjabi romanian russian serbian slov
 spanish swahili swedish tagalog tamil telugu thai turkish ukrainian urdu uzbek vietnamese welsh yoruba
 zulu
 """
-# Norwegian and Indonesian if the table has one other language.
-_LANGUAGE_OR_NUMBER = {"no", "id"}
 _CODE = re.compile(rf"({'|'.join(_CODES.split())})([-_][a-z]{{2,4}})?", re.I)
 
 
@@ -83,14 +81,6 @@ def role(name: str) -> str | None:
     return "text" if words else "other"  # an index column has no name
 
 
-def _roles(names: Sequence[str]) -> list[str | None]:
-    roles = [role(name) for name in names]
-    either = [index for index, name in enumerate(names) if name.strip().lower() in _LANGUAGE_OR_NUMBER]
-    if len(either) == 1 and roles.count("language") == 1:
-        roles[either[0]] = "language"
-    return roles
-
-
 def _word_role(word: str) -> str | None:
     words = {
         "other": _OTHER,
@@ -105,7 +95,7 @@ def _word_role(word: str) -> str | None:
 
 def is_header(cells: Sequence[str]) -> bool:
     """Return whether a row is a header: all names are known, and at least two name text columns."""
-    roles = _roles(cells)
+    roles = [role(cell) for cell in cells]
     is_known = None not in roles and not any(cell.strip()[:1].isdigit() for cell in cells)
     are_texts = sum(kind != "other" for kind in roles) >= 2
     names = [cell.strip().casefold() for cell in cells]
@@ -121,7 +111,7 @@ def is_short_code(cell: str) -> bool:
 
 def source_and_target(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the indices of the source and target columns; None if ambiguous."""
-    roles = _roles(names)
+    roles = [role(name) for name in names]
     sources, targets = (
         [index for index, kind in enumerate(roles) if kind == side] for side in ("source", "target")
     )

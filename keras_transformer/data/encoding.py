@@ -138,7 +138,7 @@ class EncodedPairs(_Encoded):
             The token ids of the kept pairs, in order, and the numbers of dropped pairs.
 
         Raises:
-        InputError: As for `encode`; or if the directory is damaged, was written with other tokenizers,
+            InputError: As for `encode`; or if the directory is damaged, was written with other tokenizers,
                 limits or texts, or cannot be written.
             ValueError: If a limit is below 2.
         """
@@ -227,7 +227,8 @@ def _description(
     if isinstance(pairs, ParallelText):
         corpus = pairs.fingerprint()
     elif isinstance(pairs, Sequence):
-        corpus = Checksums.of_texts(map(repr, pairs))
+        texts = (map(_decoded, pair) if is_pair(pair) else [repr(pair)] for pair in pairs)
+        corpus = Checksums.of_texts(itertools.chain.from_iterable(texts))
     return {
         "corpus": corpus,
         "source_tokenizer": source,
@@ -278,13 +279,15 @@ def _drop_empty(pairs: Iterable[Pair], is_kept: Counter[bool]) -> Iterator[Pair]
             wanted = "Each element must be a pair of texts, source and target."
             raise InputError(f"{wanted} Received: {row!r:.200}.")
         # Decoded, because `bytes.strip` removes only ASCII white space.
-        source, target = (
-            text.decode("utf-8", "replace") if isinstance(text, bytes) else text for text in row
-        )
+        source, target = map(_decoded, row)
         keep = _has_text((source, target))
         is_kept[keep] += 1
         if keep:
             yield source, target
+
+
+def _decoded(text: str | bytes) -> str:
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 
 def _check_length_limits(max_source_length: int, max_target_length: int) -> None:

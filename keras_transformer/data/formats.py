@@ -34,6 +34,7 @@ _MIN_QUOTED_ROWS = 10
 _MAX_JSON = 2**28
 _MAX_SEGMENT = 2**24
 _DELIMITERS = ",;\t|"
+_COLUMN_NAME = re.compile(r"[^\W\d][\w -]{0,30}")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -134,8 +135,8 @@ def _source_and_target_columns(path: Path, rows: list[_Cells], wanted: tuple[str
             _LOGGER.info("%s: the first row is a pair: %r → %r", path, first[source], first[target])
         return _Layout(source, target, has_more=numbers == [0, 1])
     if _ending(path) == ".csv":
-        # The first row of a .csv file should be names. With numbers, a header would be read as a pair.
-        example = ",".join(first[:2]) if all(cell.strip() for cell in first[:2]) else "1,2"
+        # With numbers, a row of names would be read as a pair.
+        example = ",".join(first[:2]) if all(map(_COLUMN_NAME.fullmatch, first[:2])) else "1,2"
         raise _columns_error(
             path, "its first row does not say which columns are source and target", example, first
         )
@@ -354,7 +355,8 @@ def _open_json(
         value = None
     has_rows = value is not None and (is_row or _is_row)(value)
     if isinstance(value, dict) and not has_rows and _ending(path) != ".json":
-        raise InputError(f"{path}: each line must be a JSON object of texts. Received: {first[:80]!r}.")
+        wanted = "each line must be a JSON object of texts, without lists of objects"
+        raise InputError(f"{path}: {wanted}; an array of rows is a .json file. Received: {first[:80]!r}.")
     return functools.partial(_json_lines if has_rows else _json_array, path, cells_of or _json_cells)
 
 

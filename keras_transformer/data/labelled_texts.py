@@ -3,6 +3,7 @@
 import ast
 import json
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -37,6 +38,7 @@ _SPLITS = {"train", "training", "test", "val", "valid", "validation", "dev"}
 _TEXT_ENDINGS = (".txt", ".txt.gz")
 _SEPARATORS = ("|", ";", ",")
 _MANY_LABELS = 20
+_ADJACENT_STRINGS = re.compile(r"['\"]\s+['\"]")
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -242,9 +244,13 @@ def _labels_of(cell: str, separator: str | None) -> tuple[str, ...]:
 
 def _list_of(cell: str) -> list[Any]:
     """Return the labels of a list in JSON, or in Python as pandas writes it; else a label with a bracket."""
-    for parse in (json.loads, ast.literal_eval):
+    with suppress(ValueError, RecursionError):
+        return [*json.loads(cell)]
+    # Python would join the strings of a NumPy array, which have no commas.
+    if _ADJACENT_STRINGS.search(cell) is None:
         with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            if isinstance(found := parse(cell), list):
+            found = ast.literal_eval(cell)
+            if isinstance(found, list) and all(isinstance(each, str | int | float | None) for each in found):
                 return found
     return [cell]
 

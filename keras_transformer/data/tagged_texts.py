@@ -26,8 +26,9 @@ from keras_transformer.types import TaggedText
 _FORM = "TOKENS,TAGS"
 _COMMENT = re.compile(r"-DOCSTART-|#(begin|end) document|#( [^\t]* = [^\t]*| new(par|doc)\b[^\t]*)?$")
 # Lines of CoNLL-U begin with the number of a word, of several words as they are written (`1-2`), or of a word
-# that is only meant (`5.1`).
-_FIRST_ID, _CONLLU_WIDTH = re.compile(r"1(-\d+)?|0\.1"), 10
+# that is only meant (`5.1`). The seventh column is the number of another word.
+_FIRST_ID, _NO_WORD, _HEAD = re.compile(r"1(-\d+)?|0\.1"), re.compile(r"\d+[-.]\d+"), re.compile(r"\d+|_")
+_CONLLU_WIDTH = 10
 _PREFIXED = re.compile(r"[BIESLUM]-.")
 _SAME_PREFIX = {"L": "E", "U": "S", "M": "I"}  # of BILOU and BMES
 
@@ -55,7 +56,7 @@ def read_tagged(origin: Files) -> list[TaggedText]:
     | `PATH#TOKENS,TAGS` | the fields of these names, or column numbers from 1 |
 
     In CoNLL files, the token is the first column and the tag the last; in CoNLL-U, known by the ending
-    `.conllu` or by 10 columns that begin with the number of the word, the second and the fourth. Comments are
+    `.conllu` or by 10 columns with the number of a word in the first, the second and the fourth. Comments are
     skipped: lines that begin with `-DOCSTART-`, and lines that begin with `# ` unless they have the columns
     of a token. So are lines of CoNLL-U that are no words, such as `1-2`. Files may be compressed (`.gz`) and
     given as patterns such as `train-*.conll`.
@@ -99,14 +100,15 @@ def _iterate_paragraphs(path: Path, columns: tuple[str, str] | None) -> Iterator
     rows: list[tuple[str, str]] = []
     for number, cells in _without_comments(path, _iterate_lines(path)):
         if cells and is_conllu is None:
-            is_conllu = len(cells) == _CONLLU_WIDTH and _FIRST_ID.fullmatch(cells[0]) is not None
+            has_width = len(cells) >= _CONLLU_WIDTH
+            is_conllu = has_width and bool(_FIRST_ID.fullmatch(cells[0]) and _HEAD.fullmatch(cells[6]))
         is_row = is_conllu and len(cells) >= _CONLLU_WIDTH
         usual = (1, 3) if is_row else (0, -1)
         token_at, tag_at = (int(each) - 1 for each in columns) if columns else usual
         if not cells:
             yield from _tagged_text(rows)
             rows = []
-        elif is_row and not cells[0].isdecimal():
+        elif is_row and _NO_WORD.fullmatch(cells[0]):
             continue
         elif len(cells) < max(2, token_at + 1, tag_at + 1):
             received = "\t".join(cells)[:60]

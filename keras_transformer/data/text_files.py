@@ -28,12 +28,12 @@ _Item = TypeVar("_Item", str, Pair)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _GZIP_MARK = b"\x1f\x8b"
-_OTHER_MARKS = {
-    "xz: decompress it with `xz -d`": b"\xfd7zXZ",
-    "bzip2: decompress it with `bzip2 -d`": b"BZh",
-    "Zstandard: decompress it with `zstd -d`": b"\x28\xb5\x2f\xfd",
-    "zip or Excel: unzip it, or save the table as CSV": b"PK\x03\x04",
-    "Parquet: write it as CSV or JSON lines": b"PAR1",
+_OTHER_FILES = {
+    "xz: decompress it with `xz -d`": re.compile(rb"\xfd7zXZ"),
+    "bzip2: decompress it with `bzip2 -d`": re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"),
+    "Zstandard: decompress it with `zstd -d`": re.compile(rb"\x28\xb5\x2f\xfd"),
+    "zip or Excel: unzip it, or save the table as CSV": re.compile(rb"PK\x03\x04"),
+    "Parquet: write it as CSV or JSON lines": re.compile(rb"PAR1[^\n]{0,20}\x00"),
 }
 _SGML_ENDINGS = (".sgm", ".sgml", ".xml")
 # The beginnings of SGML and XML files, and of corpora with tag lines.
@@ -164,7 +164,7 @@ def _decoded_lines(readline: Callable[[int], bytes], path: object) -> Iterator[s
     if first.startswith(_GZIP_MARK):
         wanted = "a file that is compressed by gzip must end in .gz, and be compressed once"
         raise InputError(f"{path}: {wanted}. Received: {first[:8]!r}.")
-    if found := next((name for name, mark in _OTHER_MARKS.items() if first.startswith(mark)), None):
+    if found := next((name for name, mark in _OTHER_FILES.items() if mark.match(first)), None):
         raise InputError(f"{path}: must be text. Received: {first[:8]!r}, a file of {found}.")
     if first.startswith(_UTF_16_MARKS) or b"\0" in first[:1000]:
         raise InputError(

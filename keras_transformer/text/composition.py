@@ -1,5 +1,6 @@
 """Composed letters in place of letters with combining characters, in core TensorFlow operations."""
 
+import itertools
 import unicodedata
 from collections.abc import Iterable
 
@@ -21,15 +22,18 @@ class _Composer(tf.Module):
         composed: dict[tuple[str, str], str] = {}
         self._num_passes = 0
         for letter in letters:
-            first, *marks = list(unicodedata.normalize("NFD", letter))
+            base, *marks = list(unicodedata.normalize("NFD", letter))
             if not letters.isdisjoint(marks):
                 continue
-            for number, mark in enumerate(marks, start=1):
-                both = unicodedata.normalize("NFC", first + mark)
-                if len(both) > 1:  # Unicode has letters that NFC does not compose
-                    break
-                composed[first, mark], first = both, both
-                self._num_passes = max(self._num_passes, number)
+            # Texts may have them in another order, or the letter composed with one of them.
+            for order in itertools.permutations(marks):
+                steps = [
+                    unicodedata.normalize("NFC", base + "".join(order[:n])) for n in range(len(marks) + 1)
+                ]
+                # Unicode has letters that NFC does not compose.
+                if steps[-1] == letter and max(map(len, steps)) == 1:
+                    composed |= dict(zip(zip(steps, order, strict=False), steps[1:], strict=True))
+                    self._num_passes = max(self._num_passes, len(marks))
         if composed:
             codes = sorted({ord(mark) for _, mark in composed})
             self._with_mark = "(?s).*[" + "".join(rf"\x{{{code:x}}}" for code in codes) + "].*"

@@ -270,6 +270,8 @@ def test_another_corpus_is_refused(tokenizer: CharacterTokenizer, tmp_path: Path
     wanted = labels_of(CACHED, tokenizer, cache)
     with pytest.raises(InputError, match=r"another corpus\. Remove the directory"):
         labels_of(CACHED[:1], tokenizer, cache)
+    for same in ([[*pair] for pair in CACHED], [tuple(text.encode() for text in pair) for pair in CACHED]):
+        assert labels_of(same, tokenizer, cache) == wanted
     assert labels_of(iter(CACHED[:1]), tokenizer, cache) == wanted  # the texts of a stream are not compared
     file.write_text("a\tb\n", encoding="utf-8")
     labels_of(ParallelText(file), tokenizer, tmp_path / "file")

@@ -119,8 +119,8 @@ def test_several_labels_in_a_list(tmp_path: Path) -> None:
     # As pandas writes a column of lists.
     path = written(tmp_path, "p.csv", "text,labels\nA.,\"['x', 'y|z']\"\nB.,[]\nC.,['1']\n")
     assert read_labelled(path, multi_label=True) == wanted
-    path = written(tmp_path, "b.csv", "text,label\nA.,[x] y\nB.,[x\n")
-    assert read_labelled(path) == [("A.", "[x] y"), ("B.", "[x")]
+    path = written(tmp_path, "b.csv", "text,label\nA.,[x] y\nB.,[x\nC.,['x' 'y']\nD.,[1j]\n")
+    assert read_labelled(path) == [("A.", "[x] y"), ("B.", "[x"), ("C.", "['x' 'y']"), ("D.", "[1j]")]
     path = written(tmp_path, "y.csv", "text,labels\nA.,x y\nB.,y\n")
     assert read_labelled(path, multi_label=True, separator=" ") == [("A.", ("x", "y")), ("B.", ("y",))]
 

@@ -4,6 +4,7 @@ The contents have the form of public files and of what spreadsheets, corpora and
 `PYTHONPATH=. python tests/data/test_messy_files.py` prints what becomes of each file, and counts.
 """
 
+import bz2
 import csv
 import gzip
 import io
@@ -185,9 +186,12 @@ MESSY = {
         {"x.tsv": lines("1\tone", "2\ttwo", "3\tthree")}, [("1", "one"), ("2", "two"), ("3", "three")]
     ),
     # Formats.
-    "Norwegian and English": Messy({"x.csv": table(GREETINGS, ",", header="no en")}, GREETINGS),
     "identifiers of Danish and English": Messy(
         {"x.csv": table([("1", *each) for each in GREETINGS], ",", header="id da en")}, GREETINGS
+    ),
+    "words that look like other files": Messy(
+        {"x.tsv": b"BZhou won\tBZhou gewann\nPAR1 protein\tPAR1-Protein\n"},
+        [("BZhou won", "BZhou gewann"), ("PAR1 protein", "PAR1-Protein")],
     ),
     "JSON lines": Messy({"x.jsonl": json_lines(*({"source": a, "target": b} for a, b in THREE))}, THREE),
     "JSON lines of a translation set": Messy({"x.jsonl": json_lines(*NESTED)}, GREETINGS),
@@ -324,6 +328,8 @@ def test_a_table_is_read_alike_from_everywhere(name: str, tmp_path: Path) -> Non
             r"each line must be a JSON object of texts",
         ),
         ("x.csv", b"Deutsch;Englisch\nja;yes\n", r"such as .*x\.csv#Deutsch,Englisch"),
+        ("x.csv", b"Good morning.,Guten Morgen.\na,b\n", r"such as .*x\.csv#1,2\."),
+        ("x.tsv", bz2.compress(b"one\tun\n"), r"bzip2 -d"),
         ("x.tsv", lzma.compress(b"one\tun\n"), r"must be text\. Received: .*xz -d"),
         ("x.csv", b"PK\x03\x04\0\0", r"a file of zip or Excel: unzip it, or save the table as CSV"),
         ("x.jsonl", b"[" * 100_000, r"is not valid JSON: maximum recursion"),

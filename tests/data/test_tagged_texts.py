@@ -89,6 +89,7 @@ TAB_8 = "\t_" * 8
         ("x.conll", "# B\n#a O\n", ["# #a"]),
         ("x.conll", f"won{' _' * 8} O\n3-1{' _' * 8} O\n2.5{' _' * 8} B\n", ["won 3-1 2.5"]),
         ("x.conllu", "EU NNP I-NP B-ORG\n", ["EU"]),
+        ("x.conll", f"1{' a' * 9}\nhouse{' b' * 9}\n", ["1 house"]),
         # CoNLL-U by its columns
         ("x.conll", f"1-2\tau{TAB_8}\n1\tà{TAB_8}\n2\tle{TAB_8}\n2.1\tnew{TAB_8}\n", ["à le"]),
         (

@@ -35,6 +35,12 @@ def test_letters_are_composed_as_the_vocabulary_has_them(kind: Any, text: str) -
     assert kind.train([separate]).round_trip([separate]) == [separate]
 
 
+def test_accents_of_any_order_are_composed() -> None:
+    tokenizer = CharacterTokenizer("e\u00ea\u1ec7")
+    texts = ["\u1ec7", "e\u0323\u0302", "e\u0302\u0323", "\u00ea\u0323", "\u1eb9\u0302"]
+    assert tokenizer.tokenize(texts).to_list() == [[6]] * 5
+
+
 def test_a_text_is_composed_alone() -> None:
     tokenizer = CharacterTokenizer("e\u00e9")
     assert tokenizer.tokenize(["e", "\u0301", "e\u0301"]).to_list() == [[4], [1], [5]]
