@@ -1,6 +1,7 @@
 """Translation run: pairs of texts, a tokenizer for each side, a `Transformer`, a `Translator`."""
 
 import logging
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -272,9 +273,14 @@ def _warn_of_unwritable(targets: list[str], tokenizer: Tokenizer) -> None:
     written = tokenizer.round_trip(targets)
     others = [pair for pair in zip(targets, written, strict=True) if pair[0] != pair[1]]
     if others:
-        target, nearest = others[0]
+        # Some differ only in how letters and accents are joined, which looks the same unless it is ASCII.
+        target, nearest = map(ascii if _is_same_letters(*others[0]) else repr, others[0])
         _LOGGER.warning(
             "%d of %d references cannot be written with the target vocabulary, so that no output equals "
-            "them: %r would be %r.",
+            "them: %s would be %s.",
             *(len(others), len(targets), target, nearest),
         )
+
+
+def _is_same_letters(text: str, other: str) -> bool:
+    return unicodedata.normalize("NFC", text) == unicodedata.normalize("NFC", other)

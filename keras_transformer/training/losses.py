@@ -129,6 +129,8 @@ class MaskedCrossentropy(keras.losses.Loss):
     at equal tokens, a batch of short texts, which has more rows, weighs more. In `Perplexity`, all tokens
     have the same weight.
 
+    On JAX and torch, the loss has derivatives in reverse mode only (no `jax.jvp`); `jax.hessian` works.
+
     The z-loss adds `z_loss * (log sum exp(logits)) ** 2` (Chowdhery et al. 2022, "PaLM", section 5:
     `z_loss` is 1e-4). `compile_model` enables it in half precision.
 
