@@ -208,11 +208,12 @@ class Checksums:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     @staticmethod
-    def of_texts(texts: Iterable[str]) -> str:
-        """Return the SHA-256 of several texts."""
+    def of_each(values: Iterable[Any]) -> str:
+        """Return the SHA-256 of a corpus, a JSON value at a time."""
         digest = hashlib.sha256()
-        for text in texts:
-            digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+        # JSON, so that different lists never have the same bytes.
+        for value in values:
+            digest.update(json.dumps(value).encode() + b"\n")
         return digest.hexdigest()
 
     @classmethod

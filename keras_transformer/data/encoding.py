@@ -121,8 +121,9 @@ class EncodedPairs(_Encoded):
         """Tokenize a corpus larger than memory into a directory, or load it from there.
 
         Uses all CPU cores. The token ids stay on disk; memory holds 8 bytes per pair. An existing cache must
-        have been written with the same tokenizers and limits, and from the same list or files. The texts of a
-        generator, function or `tf.data.Dataset` are not compared: use a new directory if they change.
+        have been written with the same tokenizers and limits, and from the same list or files, whose checksum
+        is computed each time. The texts of a generator, function or `tf.data.Dataset` are not compared: use a
+        new directory if they change.
 
         Args:
             pairs: A generator, a function that returns one, a `tf.data.Dataset` of string pairs,
@@ -227,8 +228,7 @@ def _description(
     if isinstance(pairs, ParallelText):
         corpus = pairs.fingerprint()
     elif isinstance(pairs, Sequence):
-        texts = (map(_decoded, pair) if is_pair(pair) else [repr(pair)] for pair in pairs)
-        corpus = Checksums.of_texts(itertools.chain.from_iterable(texts))
+        corpus = Checksums.of_each([*map(_decoded, pair)] if is_pair(pair) else repr(pair) for pair in pairs)
     return {
         "corpus": corpus,
         "source_tokenizer": source,

@@ -2,7 +2,6 @@
 
 import abc
 import copy
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from keras.optimizers.schedules import LearningRateSchedule
 
 from keras_transformer._arguments import check_flags, check_kind
 from keras_transformer._backend.compiler import compiles_each_shape
+from keras_transformer._files import Checksums
 from keras_transformer.data import split_pairs
 from keras_transformer.errors import InputError, NoSplitError
 from keras_transformer.evaluation import EvaluationReport
@@ -186,11 +186,7 @@ class RunKind(abc.ABC):
 
     def fingerprint(self, examples: Sequence[Any]) -> str:
         """Return a checksum of the examples and their order."""
-        digest = hashlib.sha256()
-        # JSON, so that different lists never have the same bytes. The order decides on the batches.
-        for example in examples:
-            digest.update(json.dumps(example).encode() + b"\n")
-        return digest.hexdigest()
+        return Checksums.of_each(examples)  # the order decides on the batches
 
     @abc.abstractmethod
     def describe(self, example: Any) -> str:

@@ -52,7 +52,7 @@ class _Composer(tf.Module):
 
     def _compose(self, texts: tf.Tensor) -> tf.Tensor:
         letters = tf.strings.unicode_decode(texts, "UTF-8")  # code points (b, ragged)
-        for _ in range(self._num_passes):  # a letter may have several
+        for _ in range(self._num_passes):  # one combining character each
             flat, rows = letters.flat_values, letters.value_rowids()
             following = tf.concat([flat[1:], [0]], axis=0)
             is_same_row = tf.concat([tf.equal(rows[1:], rows[:-1]), [False]], axis=0)

@@ -21,10 +21,16 @@ def _rank(tensor: Tensor) -> int | None:
 
 def _check_label_shape(labels: Tensor, logits: Tensor) -> None:
     """Raise unless labels are one id per token; rejects classes per row and one-hot labels."""
-    shapes = ["unknown" if _rank(each) is None else tuple(each.shape) for each in (labels, logits)]
-    sizes = zip(*shapes, strict=False)
-    is_fitting = all(size == wanted or None in (size, wanted) for size, wanted in sizes)
-    if [*map(len, shapes)] != [2, 3] or not is_fitting:
+    ranks = _rank(labels), _rank(logits)
+    shapes = [
+        None if rank is None else tuple(each.shape)
+        for rank, each in zip(ranks, (labels, logits), strict=True)
+    ]
+    is_fitting = ranks == (2, 3) and all(
+        size == wanted or None in (size, wanted)
+        for size, wanted in zip(labels.shape, logits.shape, strict=False)
+    )
+    if not is_fitting:
         raise ValueError(
             "Labels must be integers (b, t) for logits (b, t, v), and the label 0 is padding; for one class "
             "a row use keras.losses.SparseCategoricalCrossentropy(from_logits=True). "
