@@ -154,9 +154,9 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def train(file: Path, seed: int, **options: Any) -> tuple[kt.Run, dict[str, Any]]:
+def train(file: Path, seed: int, suffix: str = "", **options: Any) -> tuple[kt.Run, dict[str, Any]]:
     """Train a run, or continue a stopped one; return it and its report."""
-    run = kt.Run.from_toml(file, name=f"{file.stem}_{seed}", seed=seed, **options)
+    run = kt.Run.from_toml(file, name=f"{file.stem}_{seed}{suffix}", seed=seed, **options)
     report = run.directory / "report.json"
     if not report.exists():
         run.train(resume=run.num_epochs > 0)
@@ -209,8 +209,8 @@ class Distillation(NamedTuple):
     """How seeds are trained on Multi30k, and each continues with what all of them translate."""
 
     language: str
-    num_epochs: int
-    """Epochs of the continued training."""
+    num_epochs: Sequence[int]
+    """Epochs of each continued training. Before each, all models so far are the teachers."""
     num_first_epochs: int = 48
     first: str = "multi30k.toml"
     second: str = "multi30k_distilled.toml"
@@ -219,16 +219,29 @@ class Distillation(NamedTuple):
         """Return the name of a file of the data set."""
         return f"{split}.lc.norm.tok.{'en' if source else self.language}.gz"
 
-    def distill(self, runs: Sequence[kt.Run], output: str) -> None:
+    def answers(self, teacher: kt.Run) -> dict[int, list[str]]:
+        """Return the translations of the training sources, which stay in a file."""
+        from distillation import read_answers, write_lines
+
+        file, sources = f"{teacher.config.name}.answers.gz", read_lines(self.file("train", source=True))
+        if not Path(file).exists():
+            found = teacher.translator.n_best(sources, batch_size=256)
+            rows = (f"{number}\t{each.text}" for number, best in enumerate(found, start=1) for each in best)
+            write_lines(file, [*rows])
+        return read_answers(file, len(sources))
+
+    def distill(self, teachers: Sequence[kt.Run], output: str) -> dict[str, str]:
         """Write the training pairs, then the sources with the translations nearest to the references."""
         from distillation import BLEU, choose, write_lines
 
-        sources, targets = read_lines(self.file("train", source=True)), read_lines(self.file("train"))
-        found = [run.translator.n_best(sources, batch_size=256) for run in runs]
-        texts = [{number: [each.text for each in best] for number, best in enumerate(n)} for n in found]
-        chosen = choose(targets, texts, BLEU(tokenize="none", effective_order=True, force=True))
-        write_lines(f"{output}.target.gz", [*targets, *chosen.values()])
-        write_lines(f"{output}.source.gz", [*sources, *(sources[number] for number in chosen)])
+        files = {side: f"{output}.{side}.gz" for side in ("source", "target")}
+        if not all(Path(file).exists() for file in files.values()):
+            sources, targets = read_lines(self.file("train", source=True)), read_lines(self.file("train"))
+            metric = BLEU(tokenize="none", effective_order=True, force=True)
+            chosen = choose(targets, [self.answers(each) for each in teachers], metric)
+            write_lines(files["source"], [*sources, *(sources[number] for number in chosen)])
+            write_lines(files["target"], [*targets, *chosen.values()])
+        return files
 
     def train(self, data: Path, seeds: Sequence[int]) -> Iterator[Trained]:
         """Yield each seed."""
@@ -239,16 +252,22 @@ class Distillation(NamedTuple):
                 write_lines(name, lines(data / name.removesuffix(".gz")))
         files = {"validation_target": self.file("val"), "test_target": self.file("test_2016_flickr")}
         first = {"target": self.file("train"), "epochs": self.num_first_epochs, **files}
-        teachers = [train(HERE / self.first, seed, **first) for seed in seeds]
-        output = "_".join(("distilled", *map(str, seeds)))
-        if not Path(f"{output}.source.gz").exists():
-            self.distill([run for run, _ in teachers], output)
-        second = {"source": f"{output}.source.gz", "target": f"{output}.target.gz", **files}
-        for seed, (teacher, report) in zip(seeds, teachers, strict=True):
-            start = {"initial_model": str(teacher.directory), "epochs": self.num_epochs}
-            run, again = train(HERE / self.second, seed, **start, **second)
-            seconds = report["seconds"] + again["seconds"]
-            yield Trained(seed, again["scores"]["bleu"]["value"], run.task.model, seconds)
+        trained = [[train(HERE / self.first, seed, **first) for seed in seeds]]
+        for number, epochs in enumerate(self.num_epochs, start=1):
+            teachers = [run for models in trained for run, _ in models]
+            output = "_".join(("distilled", *map(str, seeds), *["again"] * (number - 1)))
+            options = {"epochs": epochs, **files, **self.distill(teachers, output)}
+            starts = [str(run.directory) for run, _ in trained[-1]]
+            trained.append(
+                [
+                    train(HERE / self.second, seed, "_again" * (number - 1), initial_model=start, **options)
+                    for seed, start in zip(seeds, starts, strict=True)
+                ]
+            )
+        for seed, models in zip(seeds, zip(*trained, strict=True), strict=True):
+            run, report = models[-1]
+            seconds = sum(report["seconds"] for _, report in models)
+            yield Trained(seed, report["scores"]["bleu"]["value"], run.task.model, seconds)
 
 
 class Addition(NamedTuple):
@@ -330,8 +349,8 @@ RESULTS = {
             ("_plain", 0, "about 1 (Furrer et al. 2020: a plain Transformer)"),
         )
     },
-    "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", 15)),
-    "multi30k_en_fr": Result("BLEU, test_2016_flickr", "61.8 (Wu et al. 2021)", Distillation("fr", 18)),
+    "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", [15])),
+    "multi30k_en_fr": Result("BLEU, test_2016_flickr", "61.8 (Wu et al. 2021)", Distillation("fr", [18])),
     "cmudict": cmudict(
         "cmudict.toml", "cmudict_r_drop.toml", "cmudict_r_drop_2.toml", "cmudict_r_drop_3.toml"
     ),

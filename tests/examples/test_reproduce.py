@@ -141,7 +141,7 @@ def test_a_seed_learns_from_translations(
         (tmp_path / f"{name}.toml").write_text(text, encoding="utf-8")
     monkeypatch.setattr(script, "HERE", tmp_path)
     monkeypatch.chdir(tmp_path)
-    short = script.Distillation("fr", num_epochs=1, num_first_epochs=1)
+    short = script.Distillation("fr", num_epochs=[1, 1], num_first_epochs=1)
     monkeypatch.setitem(script.RESULTS, "x", script.Result("BLEU", "61.8", short))
     [record] = script.reproduce("x", tmp_path / "data", [2])
     assert (record["seed"], record["measure"]) == (2, "BLEU")
@@ -149,6 +149,14 @@ def test_a_seed_learns_from_translations(
     config = script.kt.Run.open("runs/multi30k_distilled_2").config
     assert config.data.target == "distilled_2.target.gz"
     assert config.model.initial_model == "runs/multi30k_2"
+    # The second time both models are teachers.
+    config = script.kt.Run.open("runs/multi30k_distilled_2_again").config
+    assert config.data.target == "distilled_2_again.target.gz"
+    assert config.model.initial_model == "runs/multi30k_distilled_2"
+    assert {path.name for path in tmp_path.glob("*.answers.gz")} == {
+        "multi30k_2.answers.gz",
+        "multi30k_distilled_2.answers.gz",
+    }
 
 
 @pytest.mark.slow
