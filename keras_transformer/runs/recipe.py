@@ -135,6 +135,10 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a tokenizer of the given kind; its size defaults to one that suits the texts."""
     largest = size or _MAX_VOCABULARY_SIZE
+    if normalize_spaces and kind != "character":
+        _LOGGER.info("normalize_spaces has no effect with kind=%s", kind)
+    if normalization_rule != "nmt_nfkc" and kind != "subword":
+        _LOGGER.info("normalization_rule has no effect with kind=%s", kind)
     if kind == "subword":
         # With 8,000 entries for 2,470 numbers and their names, each number becomes one token: 0 % exact
         # match, but 60 % with 192 entries. The minimum covers all characters.

@@ -8,7 +8,7 @@ import pytest
 
 import keras_transformer as kt
 from keras_transformer.runs import Recipe, Run, RunConfig
-from keras_transformer.runs.recipe import choose_kind, choose_sizes
+from keras_transformer.runs.recipe import choose_kind, choose_sizes, train_tokenizer
 from keras_transformer.types import Pair
 from trained_run import SMALL
 
@@ -62,6 +62,22 @@ def test_characters_are_proposed_where_subwords_are_asked_for(caplog: pytest.Log
     caplog.clear()
     assert choose_kind("subword", *([*side] for side in zip(*SENTENCES, strict=True))) == "subword"
     assert not caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "ignored"),
+    [
+        ("subword", {"normalize_spaces": True}, "normalize_spaces"),
+        ("whitespace", {"normalize_spaces": True}, "normalize_spaces"),
+        ("character", {"normalization_rule": "identity"}, "normalization_rule"),
+    ],
+)
+def test_an_option_of_another_kind_is_told(
+    kind: str, options: dict[str, Any], ignored: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    train_tokenizer(["one two", "two one"], kind, 20, **options)
+    assert caplog.messages == [f"{ignored} has no effect with kind={kind}"]
 
 
 @pytest.mark.parametrize(
