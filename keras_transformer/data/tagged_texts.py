@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -152,10 +153,15 @@ def _tagged_text(rows: Sequence[tuple[str, str]]) -> Iterator[TaggedText]:
 
 
 def _token_and_tag(token: str, tag: str, origin: str) -> tuple[str, str]:
-    token, tag = "".join(token.split()), tag.strip()
-    if not token or not tag:
+    word, tag = "".join(character for character in token if not _is_space(character)), tag.strip()
+    if not word or not tag:
         raise InputError(f"{origin}: a token and its tag must not be empty. Received: {token!r}, {tag!r}.")
-    return token, tag
+    return word, tag
+
+
+def _is_space(character: str) -> bool:
+    """Return whether a character would separate words in a text, as in `text.split_words`."""
+    return unicodedata.category(character) in ("Cc", "Zl", "Zp", "Zs") or character in "\u200b\ufeff"
 
 
 def _iterate_objects(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:

@@ -154,7 +154,8 @@ class GenerationRun(RunKind):
         return CausalLM(tokenizer.vocabulary_size, **options, dtype=dtype)
 
     def check_model(self, model: CausalLM) -> None:
-        """Raise InputError if sampling exceeds the memory."""
+        """Raise InputError if texts exceed the positions, or sampling the memory."""
+        super().check_model(model)
         model.config.check_decoding(1, self.config.decoding.num_samples, 1, self.longest, 1)
 
     def make_task(self, model: CausalLM, readers: Readers) -> TextGenerator:

@@ -274,9 +274,22 @@ class RunKind(abc.ABC):
             pad_id=self.pad_id,
         )
 
-    @abc.abstractmethod
-    def check_model(self, model: keras.Model) -> None:
-        """Raise InputError before training if a later step, such as decoding, would fail."""
+    def adapt_initial(self, model: Any, initial: Any) -> keras.Model:
+        """Return a copy of the model of the task `initial`, changed as the data need it."""
+        return model
+
+    def check_model(self, model: Any) -> None:
+        """Raise InputError before training if it, or a later step such as decoding, would fail."""
+        # A new model has learned positions for the limits, and an initial one its own number.
+        positions = {"max_length": model.max_length, "max_target_length": model.max_length}
+        positions["max_source_length"] = getattr(model, "max_source_length", None)
+        for name, most in positions.items():
+            limit = getattr(self.config.data, name, None)
+            if most is not None and limit is not None and limit > most:
+                raise InputError(
+                    f"`{name}` must be at most {most}, the number of positions of the model. "
+                    f"Received: {name}={limit}."
+                )
 
     def scoring(self, readers: Readers, examples: Sequence[Any]) -> Any | None:
         """Return the callback that scores validation examples; None if the loss is the monitor."""

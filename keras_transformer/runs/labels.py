@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import keras
 import numpy as np
+from keras import ops
 from pydantic import model_validator
 
 from keras_transformer.data import EncodedTexts, label_names
@@ -19,6 +20,7 @@ from keras_transformer.runs.report import text_side
 from keras_transformer.types import Length
 
 _NUM_MISTAKES = 12
+_MAX_SHOWN = 8  # labels in a message
 
 
 class _LabelSection(_DataSection):
@@ -86,13 +88,22 @@ class LabelRun(RunKind):
             tokenizer.vocabulary_size, len(self.labels), pooling=pooling, **options, dtype=dtype
         )
 
-    def check_model(self, model: EncoderModel) -> None:
-        """Raise InputError if the initial model has another number of labels."""
-        if model.output_shape[-1] != len(self.labels):
+    def adapt_initial(self, model: Any, initial: Any) -> EncoderModel:
+        """Put the outputs in the order of the labels; raise InputError for other labels."""
+        theirs, ours = list(getattr(initial, "labels", None) or initial.tags), self.labels
+        if {*theirs} != {*ours}:
+            only = [
+                sorted({*some} - {*others})[:_MAX_SHOWN] for some, others in ((theirs, ours), (ours, theirs))
+            ]
             raise InputError(
                 "`initial_model` must have been trained on the same labels. Received: "
-                f"{model.output_shape[-1]} labels, and {len(self.labels)} in {self.config.data.pairs}."
+                f"{only[0]} only in the model, {only[1]} only in {self.config.data.pairs}."
             )
+        order = [theirs.index(label) for label in ours]
+        for weight in model.output_projection.weights:
+            if weight.name != "lora_kernel_a":  # the one without outputs, (d, rank)
+                weight.assign(ops.take(weight, order, axis=-1))
+        return cast("EncoderModel", model)
 
     def page(self, results: RunResults) -> dict[str, Any]:
         """Return the mistakes and the vocabulary."""

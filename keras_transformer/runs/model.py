@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from keras_transformer._backend.compiler import compiles_each_shape
 from keras_transformer.errors import InputError
+from keras_transformer.models.config import PRESETS
 from keras_transformer.runs.config import RunConfig, _ModelSection
 from keras_transformer.runs.directory import _has_checkpoint, write_config
 from keras_transformer.runs.kind import Encoded, ProgressBar, Readers, RunData, RunKind
 from keras_transformer.runs.recipe import choose_sizes
-from keras_transformer.text import Reader
+from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.training.checkpoint import Checkpoint
 from keras_transformer.training.fit import fit
 
@@ -42,6 +43,7 @@ def _run_readers(kind: RunKind, directory: Path, data: RunData) -> Readers:
         readers = kind.make_readers(data)
     else:
         readers = kind.initial_readers(kind.task_class.load(kind.config.model.initial_model))
+        _check_vocabulary(kind.config, readers)
     for reader, path in zip(readers, paths, strict=True):
         reader.save(path)
     return readers
@@ -161,7 +163,8 @@ def _new_model(data: _RunBatches, num_batches: int) -> keras.Model:
 def _initial_model(kind: RunKind, dtype: keras.DTypePolicy) -> keras.Model:
     section, model_class = kind.config.model, kind.model_class
     directory = section.initial_model
-    initial = kind.task_class.load(directory).model
+    task = kind.task_class.load(directory)
+    initial = task.model
     if not isinstance(initial, model_class):
         raise InputError(f"{directory} holds a {type(initial).__name__}, not a {model_class.__name__}.")
     _check_architecture(section, initial.get_config())
@@ -170,7 +173,23 @@ def _initial_model(kind: RunKind, dtype: keras.DTypePolicy) -> keras.Model:
     model = model_class.from_config({**initial.get_config(), **changes, "dtype": serialized})
     model.set_weights(initial.get_weights())
     _LOGGER.info("starting from the weights of %s", directory)
-    return model
+    return kind.adapt_initial(model, task)
+
+
+def _check_vocabulary(config: RunConfig, readers: Readers) -> None:
+    # The vocabularies come with the weights.
+    asked, initial = config.vocabulary, config.model.initial_model
+    tokenizers = [reader for reader in readers if isinstance(reader, Tokenizer)]
+    differing = [
+        f"{name}={value!r} where the model has {' and '.join(map(repr, received))}"
+        for name in ("kind", "lowercase", "normalize_spaces", "normalization_rule")
+        if (value := getattr(asked, name)) != type(asked).model_fields[name].default
+        and value not in (received := [getattr(tokenizer, name, None) for tokenizer in tokenizers])
+    ]
+    if differing:
+        raise InputError(
+            f"The model in {initial} has its own vocabularies. Received: {', '.join(differing)}."
+        )
 
 
 def _check_architecture(section: _ModelSection, config: Mapping[str, object]) -> None:
@@ -178,14 +197,19 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
     same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
     # What a task declares itself, such as the pooling.
-    declared = {
-        name: getattr(section, name)
-        for name, field in type(section).model_fields.items()
-        if name in config and getattr(section, name) != field.default
+    fields = {
+        name: (getattr(section, name), field.default) for name, field in type(section).model_fields.items()
     }
+    declared = {
+        name: value for name, (value, default) in fields.items() if name in config and value != default
+    }
+    preset, default = fields["preset"]
+    if preset != default:
+        sizes = ("hidden_dim", "num_heads", "intermediate_dim")
+        declared |= {name: getattr(PRESETS[preset], name) for name in sizes}
     differing = [
         f"{name}={value!r} where the model has {received!r}"
-        for name, value in {**section.changes, **declared}.items()
+        for name, value in {**declared, **section.changes}.items()
         if name not in _TRAINING_OPTIONS
         and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
     ]

@@ -174,7 +174,8 @@ class TranslationRun(RunKind):
         return Transformer(**known.options(), dtype=dtype)
 
     def check_model(self, model: Transformer) -> None:
-        """Raise InputError if the search exceeds the memory."""
+        """Raise InputError if pairs exceed the positions, or the search the memory."""
+        super().check_model(model)
         decoding = self.config.decoding
         model.config.check_decoding(1, decoding.beam_size, 1, decoding.max_target_length, 1)
 

@@ -127,6 +127,14 @@ class SubwordTokenizer(Tokenizer):
         )
         return cls(_train(lines, int(largest[1]), model_type, normalization_rule), lowercase=lowercase)
 
+    @property
+    def normalization_rule(self) -> str:
+        """Rule of SentencePiece for characters; see `train`."""
+        from sentencepiece import sentencepiece_model_pb2
+
+        rule: str = sentencepiece_model_pb2.ModelProto.FromString(self.proto).normalizer_spec.name
+        return rule
+
     def _encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         self._reload_if_lost()
         return self._tokenize(texts)

@@ -1,11 +1,14 @@
 """Tagged texts from CoNLL files and JSON, and the spans of their tags."""
 
+import json
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from keras_transformer.data import read_tagged, tag_spans
 from keras_transformer.errors import InputError
+from keras_transformer.text import split_words
 
 SENTENCES = [(("EU", "rejects", "it", "."), ("B-ORG", "O", "O", "O")), (("Peter", "#"), ("B-PER", "O"))]
 # Of the form of CoNLL-2003.
@@ -149,3 +152,18 @@ def test_what_cannot_be_read_says_so(tmp_path: Path, name: str, content: str | b
 )
 def test_spans(tags: str, spans: list[tuple[str, int, int]]) -> None:
     assert tag_spans(tags.split()) == spans
+
+
+def test_a_token_is_a_word_of_its_text_whatever_it_contains(tmp_path: Path) -> None:
+    characters = [chr(code) for code in (*range(1, 0x3400), 0xFEFF, 0xFFFD)]  # JSON escapes them
+    path = tmp_path / "x.jsonl"
+    path.write_text(
+        json.dumps({"tokens": [f"a{c}b" for c in characters], "tags": ["O"] * len(characters)}), "utf-8"
+    )
+    [(tokens, _)] = read_tagged(path)
+    words = split_words(tf.constant([" ".join(tokens)]), split_punctuation=False).words
+    assert [word.decode() for word in words.to_list()[0]] == [*tokens]
+    assert sum(len(token) == 2 for token in tokens) > 50
+    path.write_text('{"tokens": ["a", "\\u200b"], "tags": ["O", "O"]}', "utf-8")
+    with pytest.raises(InputError, match=r"x.jsonl:1: a token .* not be empty. Received: '\\u200b', 'O'"):
+        read_tagged(path)

@@ -95,6 +95,69 @@ def test_several_labels(tmp_path: Path) -> None:
     assert served["micro_f1"] == report["micro_f1"]
 
 
+@pytest.fixture
+def earlier(tmp_path: Path) -> kt.TextClassifier:
+    """A classifier in `tmp_path / "earlier"`, whose labels are in no order."""
+    tokenizer = kt.text.WhitespaceTokenizer.train(["a fine great poor dull strange queer and film"])
+    sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 16, "dropout": 0.0}
+    model = kt.EncoderModel(
+        tokenizer.vocabulary_size, 3, pooling="mean", positions="learned", max_length=20, **sizes
+    )
+    model.enable_lora(3, "output_projection")  # as many as labels
+    for weight in model.output_projection.weights:
+        weight.assign(np.random.default_rng(0).normal(size=weight.shape))
+    classifier = kt.TextClassifier(model, tokenizer, ["odd", "bad", "good"], max_length=16)
+    classifier.save(tmp_path / "earlier")
+    return classifier
+
+
+def further_run(directory: Path, **options: object) -> Run:
+    training = str(write_texts(directory / "training.csv", 40))
+    places = {"run_directory": str(directory), "initial_model": str(directory / "earlier")}
+    options = {"task": "classify", "epochs": 1, "pairs": training, **places, **options}
+    return Run(RunConfig.default(**options))
+
+
+@pytest.mark.slow
+def test_the_labels_of_an_earlier_model_keep_their_outputs(
+    earlier: kt.TextClassifier, tmp_path: Path
+) -> None:
+    run = further_run(tmp_path, max_length=16, peak_learning_rate=1e-9)
+    run.train(verbose=0)
+    assert run.task.labels == ("bad", "good", "odd")
+    texts = ["a fine film", "dull", "a queer and poor film"]
+    for now, before in zip(run.task.classify(texts), earlier.classify(texts), strict=True):
+        assert now.label == before.label
+        assert now.probabilities == pytest.approx(before.probabilities, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 21}, r"`max_length` must be at most 20, the number of positions .*max_length=21"),
+        ({"kind": "character"}, r"own vocabularies\. Received: kind='character' where .* 'whitespace'\."),
+        ({"lowercase": True}, r"Received: lowercase=True where the model has False\."),
+        ({"normalization_rule": "identity"}, r"normalization_rule='identity' where the model has None"),
+        ({"preset": "big"}, r"Received: hidden_dim=1024 where the model has 16, num_heads=16 where "),
+    ],
+)
+@pytest.mark.usefixtures("earlier")
+def test_what_an_earlier_model_is_not(options: dict[str, object], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        further_run(tmp_path, **{"max_length": 16, **options}).train(verbose=0)
+
+
+@pytest.mark.usefixtures("earlier")
+def test_other_labels_are_not_those_of_the_earlier_model(tmp_path: Path) -> None:
+    run = further_run(tmp_path)
+    path = tmp_path / "training.csv"
+    path.write_text(path.read_text(encoding="utf-8").replace(",odd", ",funny"), encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"same labels.*\['odd'\] only in the model, \['funny'\] only in .*csv"
+    ):
+        run.train(verbose=0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
