@@ -30,6 +30,8 @@ class SearchTask(ModelTask, TextTask):
     readme_template: ClassVar[str] = "text_task.md"
     reads_empty: ClassVar[bool] = False
     """Whether the model reads an empty string, as for prompts."""
+    continues_source: ClassVar[bool] = False
+    """Whether an output begins with its source, whose tokens then count for its length."""
     about_outputs: ClassVar[str]
     """Description of outputs and scores in the README of an export."""
 

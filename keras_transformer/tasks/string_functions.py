@@ -58,7 +58,9 @@ class _StringFunctions:
 
     def n_best(self, source: Batch, *options: tf.Tensor) -> Tensors:
         """Return all hypotheses `(b, n)`, best first; empty slots have the score `LOWEST_SCORE`."""
-        inputs, is_cut = self._model_inputs(source)
+        return self._n_best(source, *self._model_inputs(source), *options)
+
+    def _n_best(self, source: Batch, inputs: Batch, is_cut: tf.Tensor, *options: tf.Tensor) -> Tensors:
         token_ids, scores = self.tokens.find(inputs, *options)
         rows = tf.reshape(token_ids, [-1, token_ids.shape[-1]])
         output = tf.reshape(self._target_tokenizer.detokenize(rows), tf.shape(scores))
@@ -124,7 +126,11 @@ class _StringFunctions:
         most = max(defaults["length_penalty"], _LARGEST_PENALTY)
         # Also replaces NaN.
         penalty = tf.where(penalty > 0, tf.minimum(penalty, most), 0.0)
-        outputs = self.n_best(source, max_length, penalty, *seeds)
+        inputs, is_cut = self._model_inputs(source)
+        if self._task.continues_source:
+            inputs, is_longer = _cut_prompts(inputs, max_length)
+            is_cut |= is_longer
+        outputs = self._n_best(source, inputs, is_cut, max_length, penalty, *seeds)
         # Always `n` columns: a server that splits a request concatenates the results without checking their
         # widths.
         ranks = tf.range(int(defaults["num_hypotheses"]))  # (n,)
@@ -146,6 +152,15 @@ def _blank_empty_sources(outputs: Tensors, is_empty: tf.Tensor) -> Tensors:
             blank = np.array([0.0, *[LOWEST_SCORE] * (values.shape[1] - 1)], "float32")  # (n,)
         blanked[name] = tf.where(is_empty[(..., *[None] * (rank - 1))], blank, values)
     return blanked
+
+
+def _cut_prompts(inputs: Batch, max_lengths: tf.Tensor) -> tuple[Batch, tf.Tensor]:
+    """Cut prompts `(b, s)` to leave one token of each length; also return which were longer `(b,)`."""
+    [token_ids] = inputs
+    is_token = (token_ids != SPECIAL_IDS.pad) & (token_ids != SPECIAL_IDS.end)
+    is_kept = tf.range(tf.shape(token_ids)[1])[None, :] < max_lengths[:, None] - 1
+    cut = tf.where(is_kept, token_ids, SPECIAL_IDS.pad)
+    return (cut,), tf.reduce_any(is_token & ~is_kept, axis=1)
 
 
 def _trim_padding(token_ids: tf.Tensor) -> tf.Tensor:

@@ -58,7 +58,7 @@ class TextGenerator(SearchTask):
         "tokens after the prompt, divided by the length penalty of the search. `num_tokens` counts these\n"
         "tokens."
     )
-    reads_empty = True
+    reads_empty = continues_source = True
     # No `align`: there is no source to attend to.
     signatures: ClassVar[Mapping[Signature, ServedSignature]] = {
         name: served for name, served in TEXT_SIGNATURES.items() if name != "align"

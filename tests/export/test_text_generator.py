@@ -1,5 +1,6 @@
 """A text generator as a SavedModel: written, verified and asked, with a tokenizer of Keras."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -52,9 +53,13 @@ def test_it_is_exported_and_answers_as_the_generator(generator: kt.TextGenerator
     assert signatures == {"serving_default", "n_best", "score", "search"}
     search = tf.saved_model.load(str(version)).signatures["search"]
     one = {"length_penalty": tf.constant([1.0]), "num_hypotheses": tf.constant([1])}
-    found = search(text=tf.constant(PROMPTS), max_length=tf.constant([6]), **one)["output"][:, 0]
-    shorter = kt.TextGenerator(generator.model, generator.tokenizer, search=generator.search, max_length=6)
-    assert [text.decode() for text in found.numpy()] == shorter.generate(PROMPTS)
+    for max_length, is_cut in ((6, []), (4, [2]), (2, [0, 2])):
+        found = search(text=tf.constant(PROMPTS), max_length=tf.constant([max_length]), **one)
+        shorter = generator.with_changes(max_length=max_length)
+        with pytest.warns(kt.tasks.TruncationWarning) if is_cut else contextlib.nullcontext():
+            wanted = shorter.generate(PROMPTS)
+        assert [text.decode() for text in found["output"][:, 0].numpy()] == wanted
+        assert np.flatnonzero(found["is_cut"]).tolist() == is_cut
 
 
 @pytest.mark.slow
