@@ -236,6 +236,20 @@ def check_token_ids(token_ids: Tensor, vocabulary_size: int, name: str = "token_
         )
 
 
+def as_integers(token_ids: Tensor, name: str = "token_ids") -> Tensor:
+    """Return whole floats as integers; for fractions raise TypeError, or return -1 in a traced graph."""
+    # Keras passes floats when it makes the inputs itself: for a subclassed model loaded from a file, and for
+    # a `Sequential` without an `Input`. Half precision cannot hold large ids and is refused.
+    dtype = keras.backend.standardize_dtype(token_ids.dtype)
+    if dtype not in ("float32", "float64"):
+        return token_ids
+    values = known_values(token_ids)
+    if values is not None and (values != np.floor(values)).any():
+        raise TypeError(f"`{name}` must be integers. Received: fractions, dtype={dtype}.")
+    ids = ops.cast(token_ids, "int32")
+    return ops.where(ops.equal(ops.cast(ids, dtype), token_ids), ids, -1)
+
+
 def as_tensor(inputs: Tensor) -> Tensor:
     """Return an array as a backend tensor; raise ValueError for a ragged TensorFlow tensor."""
     if hasattr(inputs, "row_splits"):

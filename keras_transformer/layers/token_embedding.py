@@ -5,17 +5,16 @@ from functools import partial
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_transformer._arguments import (
+    as_integers,
     as_tensor,
     check_flags,
     check_kind,
     check_positive,
     check_token_ids,
     check_width,
-    known_values,
     warn_user,
 )
 from keras_transformer._backend.indexing import gather
@@ -83,7 +82,7 @@ class TokenEmbedding(keras.layers.Layer):
         )
 
     def call(self, token_ids: Tensor) -> Tensor:
-        token_ids = _as_integers(as_tensor(token_ids))
+        token_ids = as_integers(as_tensor(token_ids))
         check_token_ids(token_ids, self.vocabulary_size)
         # An int64 id beyond 32 bits would wrap around to another id.
         if keras.backend.standardize_dtype(token_ids.dtype) != "int64":
@@ -102,7 +101,7 @@ class TokenEmbedding(keras.layers.Layer):
 
     def compute_output_spec(self, token_ids: Tensor) -> keras.KerasTensor:
         """Return symbolic outputs; called by Keras."""
-        check_token_ids(_as_integers(token_ids), self.vocabulary_size)
+        check_token_ids(as_integers(token_ids), self.vocabulary_size)
         return super().compute_output_spec(token_ids)
 
     def get_config(self) -> dict[str, Any]:
@@ -113,20 +112,6 @@ class TokenEmbedding(keras.layers.Layer):
             "scale": self.scale,
             "mask_zero": self.mask_zero,
         }
-
-
-def _as_integers(token_ids: Tensor) -> Tensor:
-    """Return whole floats as integers; for fractions raise TypeError, or return -1 in a traced graph."""
-    # Keras passes floats when it makes the inputs itself: for a subclassed model loaded from a file, and for
-    # a `Sequential` without an `Input`. Half precision cannot hold large ids and is refused.
-    dtype = keras.backend.standardize_dtype(token_ids.dtype)
-    if dtype not in ("float32", "float64"):
-        return token_ids
-    values = known_values(token_ids)
-    if values is not None and (values != np.floor(values)).any():
-        raise TypeError(f"`token_ids` must be integers. Received: fractions, dtype={dtype}.")
-    ids = ops.cast(token_ids, "int32")
-    return ops.where(ops.equal(ops.cast(ids, dtype), token_ids), ids, -1)
 
 
 @keras.saving.register_keras_serializable(package="keras_transformer")

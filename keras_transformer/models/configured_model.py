@@ -6,7 +6,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 
 import keras
 
-from keras_transformer._arguments import check_choice, check_positive
+from keras_transformer._arguments import as_integers, as_tensor, check_choice, check_positive
 from keras_transformer._backend.compiler import build_optimizer
 from keras_transformer.models.config import PRESETS, _ModelConfig
 from keras_transformer.models.fit_notes import _FitNotes
@@ -202,11 +202,23 @@ class ConfiguredModel(keras.Model):
 
     def __call__(self, inputs: Inputs, *args: object, mask: Tensor | None = None, **kwargs: object) -> Tensor:
         """Call the model, with omitted masks filled in."""
-        return super().__call__(self._complete(inputs, mask), *args, **kwargs)
+        return super().__call__(self._read(inputs, mask), *args, **kwargs)
 
     def call(self, inputs: Inputs, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
         # Keras on JAX trains through `call`; all other calls use `__call__`.
-        return super().call(self._complete(inputs, mask), training=training)
+        return super().call(self._read(inputs, mask), training=training)
+
+    def _read(self, inputs: Inputs, mask: Tensor | None) -> Inputs:
+        """Return the inputs with omitted ones filled in, and whole floats as ids."""
+        inputs = self._complete(inputs, mask)
+        # Keras would cut fractions to ids.
+        ids = {tensor.name for tensor in self.inputs if keras.backend.is_int_dtype(tensor.dtype)}
+        if isinstance(inputs, dict):
+            return {
+                name: as_integers(as_tensor(values), name) if name in ids else values
+                for name, values in inputs.items()
+            }
+        return as_integers(as_tensor(inputs)) if ids and hasattr(inputs, "shape") else inputs
 
     def compute_mask(self, inputs: Inputs, previous_mask: object = None) -> None:
         """Return None: outputs have no Keras mask. Called by Keras."""

@@ -48,7 +48,7 @@ class _Source(abc.ABC):
 
     @abc.abstractmethod
     def check(self, values: Tensor) -> None:
-        """Raise ValueError if the values have the wrong shape, TypeError if they have the wrong type."""
+        """Raise ValueError if the values have the wrong shape."""
 
     def vectors(
         self, layer: keras.layers.Layer, values: Tensor, padding_mask: Tensor

@@ -144,3 +144,32 @@ def test_a_new_process_needs_no_custom_objects(imports: str, tmp_path: Path) -> 
     )
     assert finished.returncode == 0, finished.stderr
     np.testing.assert_allclose(np.load(files[2]), array(model(INPUTS)), atol=1e-6)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Subclassed(keras.Model):
+    """Other people's model around one of ours; loading builds it from inputs that Keras makes, of float32."""
+
+    def __init__(self, part: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.part = part
+        sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
+        self.inner = made() if part == "encode" else getattr(keras_transformer, part)(11, **sizes)
+        self.head = keras.layers.Dense(2)
+
+    def call(self, token_ids: Any) -> Any:
+        inner: Any = self.inner
+        return self.head(inner.encode(token_ids)[0] if self.part == "encode" else inner(token_ids))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "part": self.part}
+
+
+@pytest.mark.parametrize("part", ["EncoderModel", "encode", "CausalLM"])
+def test_the_model_around_it_is_loaded_with_its_weights(part: str, tmp_path: Path) -> None:
+    model, token_ids = Subclassed(part), INPUTS["encoder_token_ids"]
+    outputs = array(model(token_ids))
+    np.testing.assert_array_equal(array(reloaded(model, tmp_path)(token_ids)), outputs)
+    inner: Any = model.inner if part != "encode" else keras_transformer.EncoderModel(11, num_layers=1)
+    both = keras.Sequential([inner, keras.layers.LSTM(3)])
+    assert tuple(both(token_ids).shape) == (2, 3)

@@ -201,8 +201,11 @@ def test_wrong_inputs() -> None:
     wanted = "`encoder_inputs` must be integer token ids of shape (b, s). Received: "
     with pytest.raises(ValueError, match=re.escape(f"{wanted}shape=(2, 7, 5).")):
         ids.encode(FRAMES)
-    with pytest.raises(TypeError, match=re.escape(f"{wanted}dtype=float32.")):
-        ids.encode(FRAMES[:, :, 0])
+    for use in (ids.encode, lambda each: ids({"encoder_token_ids": each, "decoder_token_ids": TARGET})):
+        with pytest.raises(
+            TypeError, match=r"token_ids` must be integers. Received: fractions, dtype=float32"
+        ):
+            use(FRAMES[:, :, 0])
 
 
 def test_wrong_arguments() -> None:
