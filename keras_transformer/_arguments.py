@@ -175,10 +175,12 @@ def known_values(tensor: Tensor) -> npt.NDArray[Any] | None:
     if isinstance(tensor, KerasTensor):
         return None
     try:
-        return ops.convert_to_numpy(tensor)
+        values = ops.convert_to_numpy(tensor)
     except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
         # Each backend raises another error for a traced tensor.
         return None
+    # An unknown size in an export from JAX is a symbol, an object for NumPy.
+    return None if values.dtype == object else values
 
 
 def check_width(width: int, **shapes: Shape) -> None:

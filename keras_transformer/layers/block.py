@@ -246,9 +246,11 @@ class _Stack(_Block):
         self.final_normalization.build(inputs_shape)
         _freeze_parts(self)
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> keras.KerasTensor:
+    def compute_output_spec(self, inputs: Tensor, *args: Any, **kwargs: Any) -> keras.KerasTensor:
         """Return the symbolic output, which is like that of the first layer; called by Keras."""
-        return self.layers[0].compute_output_spec(*args, **kwargs)
+        if self.built:
+            return self.layers[0].compute_output_spec(inputs, *args, **kwargs)
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
 
     def compute(
         self,

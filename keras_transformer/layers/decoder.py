@@ -29,6 +29,7 @@ class DecoderLayer(_Block):
         cross_attention_mask: `(t, s)`, `(b, t, s)`, `(b, 1, t, s)` or `(b, h, t, s)`; True (1) where the
             target position may attend to the source position.
         training: Whether to apply dropout.
+        mask: The Keras mask of `inputs`, used if `padding_mask` is None; passed by Keras's wrapper layers.
 
     Returns:
         `(b, t, d)`.
@@ -73,9 +74,17 @@ class DecoderLayer(_Block):
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        masks = (padding_mask, encoder_padding_mask, attention_mask, cross_attention_mask)
-        return self.compute(inputs, encoder_output, *masks, training=training)
+        return self.compute(
+            inputs,
+            encoder_output,
+            padding_mask=mask if padding_mask is None else padding_mask,
+            encoder_padding_mask=encoder_padding_mask,
+            attention_mask=attention_mask,
+            cross_attention_mask=cross_attention_mask,
+            training=training,
+        )
 
     def compute(
         self,
@@ -135,14 +144,16 @@ class DecoderLayer(_Block):
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> keras.KerasTensor:
         """Check the arguments as a call does, and return the symbolic output; called by Keras."""
         check_vectors(inputs.shape)
-        self.check_encoder_output(encoder_output, cross_attention_mask)
-        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
-        if self.cross_attention is not None:
-            masks = cross_attention_mask, encoder_padding_mask
-            self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
+        if self.built:
+            self.check_encoder_output(encoder_output, cross_attention_mask)
+            self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
+            if self.cross_attention is not None:
+                masks = cross_attention_mask, encoder_padding_mask
+                self.cross_attention.compute_output_spec(inputs, encoder_output, None, *masks)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
     def check_encoder_output(
@@ -190,6 +201,7 @@ class Decoder(_Stack):
         attention_mask: Used in the self-attention of every layer; see `DecoderLayer`.
         cross_attention_mask: Used in the cross-attention of every layer; see `DecoderLayer`.
         training: Whether to apply dropout.
+        mask: See `DecoderLayer`.
 
     Returns:
         `(b, t, d)`.
@@ -215,6 +227,14 @@ class Decoder(_Stack):
         attention_mask: Tensor | None = None,
         cross_attention_mask: Tensor | None = None,
         training: bool | None = None,
+        mask: Tensor | None = None,
     ) -> Tensor:
-        masks = (padding_mask, encoder_padding_mask, attention_mask, cross_attention_mask)
-        return self.compute(inputs, encoder_output, *masks, training=training)
+        return self.compute(
+            inputs,
+            encoder_output,
+            padding_mask=mask if padding_mask is None else padding_mask,
+            encoder_padding_mask=encoder_padding_mask,
+            attention_mask=attention_mask,
+            cross_attention_mask=cross_attention_mask,
+            training=training,
+        )

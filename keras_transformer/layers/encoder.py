@@ -58,7 +58,9 @@ class EncoderLayer(_Block):
     ) -> Tensor:
         # Keras's wrapper layers pass the mask as `mask`.
         padding_mask = mask if padding_mask is None else padding_mask
-        return self.compute(inputs, padding_mask, attention_mask, training=training)
+        return self.compute(
+            inputs, padding_mask=padding_mask, attention_mask=attention_mask, training=training
+        )
 
     def compute(
         self,
@@ -100,7 +102,8 @@ class EncoderLayer(_Block):
     ) -> keras.KerasTensor:
         """Check the arguments as a call does, and return the symbolic output; called by Keras."""
         check_vectors(inputs.shape)
-        self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
+        if self.built:
+            self.self_attention.compute_output_spec(inputs, inputs, None, attention_mask, padding_mask)
         return keras.KerasTensor(inputs.shape, dtype=self.compute_dtype)
 
 
@@ -154,4 +157,6 @@ class Encoder(_Stack):
         mask: Tensor | None = None,
     ) -> Tensor:
         padding_mask = mask if padding_mask is None else padding_mask
-        return self.compute(inputs, padding_mask, attention_mask, training=training)
+        return self.compute(
+            inputs, padding_mask=padding_mask, attention_mask=attention_mask, training=training
+        )

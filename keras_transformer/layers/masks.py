@@ -170,9 +170,14 @@ def _hide_padding(vectors: Tensor, padding_mask: Tensor | None) -> Tensor:
     """Return vectors `(b, s, d)` with NaN and infinity at padding replaced by zeros."""
     if padding_mask is None:
         return vectors
-    mask = as_boolean(padding_mask, "padding_mask")
-    _check_key_mask(mask.shape, "padding_mask", (vectors.shape[0], None, None, vectors.shape[1]))
-    return _zero_non_finite(vectors, mask)
+    return _zero_non_finite(vectors, _checked_padding_mask(padding_mask, vectors.shape))
+
+
+def _checked_padding_mask(mask: Tensor, vectors: Shape) -> Tensor:
+    """Return a padding mask as booleans; raise ValueError if it does not fit the vectors `(b, s, d)`."""
+    mask = as_boolean(mask, "padding_mask")
+    _check_key_mask(mask.shape, "padding_mask", (vectors[0], None, None, vectors[1]))
+    return mask
 
 
 def _warn_if_inverted(masks: _Masks) -> bool:

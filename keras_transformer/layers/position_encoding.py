@@ -16,6 +16,7 @@ from keras_transformer._arguments import (
 )
 from keras_transformer._backend.formulas import position_angles
 from keras_transformer._backend.indexing import dynamic_shape
+from keras_transformer.layers.masks import _checked_padding_mask
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")
@@ -96,7 +97,8 @@ class PositionEncoding(keras.layers.Layer):
         `(b, t, d)` in the layer's compute dtype. The sum is computed at least in float32.
 
     Raises:
-        ValueError: If the wavelength is not above zero or the layout is unknown.
+        ValueError: If the wavelength is not above zero, the layout is unknown, or the mask has another shape
+            or other numbers than 0 and 1.
 
     Example:
         >>> tuple(PositionEncoding()(keras.ops.zeros((1, 5, 8))).shape)
@@ -126,7 +128,8 @@ class PositionEncoding(keras.layers.Layer):
             encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
         else:
             rows = ops.arange(dynamic_shape(inputs)[1], dtype="int32")
-            encoding = ops.take(encoding, _token_positions(rows, padding_mask), axis=0)  # (t, d) -> (b, t, d)
+            mask = _checked_padding_mask(padding_mask, inputs.shape)
+            encoding = ops.take(encoding, _token_positions(rows, mask), axis=0)  # (t, d) -> (b, t, d)
         precise = as_precise(inputs)
         return ops.cast(precise + ops.cast(encoding, precise.dtype), self.compute_dtype)
 
@@ -157,8 +160,8 @@ class LearnedPositionEncoding(keras.layers.Layer):
         `(b, t, d)`. In a traced graph with unknown length or `start`, a position out of range yields NaN.
 
     Raises:
-        ValueError: If `max_length` is not above zero, or the inputs are longer than `max_length` or of
-            another width than the weights.
+        ValueError: If `max_length` is not above zero, the inputs are longer than `max_length` or of another
+            width than the weights, or the mask has another shape or other numbers than 0 and 1.
 
     Example:
         >>> tuple(LearnedPositionEncoding(7)(keras.ops.zeros((1, 5, 8))).shape)
@@ -187,9 +190,10 @@ class LearnedPositionEncoding(keras.layers.Layer):
         self._check_shape(shape, start)
         positions = ops.arange(dynamic_shape(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
-        positions = (
-            positions[None, :] if padding_mask is None else _token_positions(positions, padding_mask, start)
-        )
+        if padding_mask is None:
+            positions = positions[None, :]
+        else:
+            positions = _token_positions(positions, _checked_padding_mask(padding_mask, shape), start)
         # -> (1, t, d) or (b, t, d); NaN for a position out of range, never the vector of another position
         is_known = ops.logical_and(positions >= 0, positions < self.max_length)
         vectors = ops.take(self.embeddings, ops.clip(positions, 0, self.max_length - 1), axis=0)

@@ -199,3 +199,33 @@ def test_shared_layers(tmp_path: Path) -> None:
     assert len(loaded.weights) == len(model.weights)
     with pytest.raises(TypeError, match="share_layers"):
         Encoder(**options | {"share_layers": 2})
+
+
+FOUR = [EncoderLayer(2, 16), DecoderLayer(2, 16), Encoder(2, 2, 16), Decoder(2, 2, 16)]
+
+
+@pytest.mark.parametrize("layer", FOUR, ids=lambda layer: type(layer).__name__)
+def test_a_wrapper_of_keras_hands_the_mask_over(layer: Any) -> None:
+    layer = type(layer).from_config(layer.get_config())
+    token_ids = np.array([[[1, 2, 3, 0, 0], [0, 0, 4, 5, 6]]])
+    vectors = keras.layers.Embedding(9, 8, mask_zero=True)(token_ids)
+    outputs = array(keras.layers.TimeDistributed(layer)(vectors))
+    for number, tokens in ((0, slice(0, 3)), (1, slice(2, 5))):
+        alone = array(layer(array(vectors)[:, number, tokens]))
+        np.testing.assert_allclose(outputs[:, number, tokens], alone, atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", FOUR, ids=lambda layer: type(layer).__name__)
+def test_a_mask_may_be_a_list(layer: Any) -> None:
+    layer = type(layer).from_config(layer.get_config())
+    x, mask = draw(2, 3, 8), [[1, 1, 0], [0, 1, 1]]
+    np.testing.assert_array_equal(
+        array(layer(x, padding_mask=mask)), array(layer(x, padding_mask=np.array(mask)))
+    )
+
+
+@pytest.mark.parametrize("layer", FOUR, ids=lambda layer: type(layer).__name__)
+def test_the_shape_is_known_before_the_weights(layer: Any) -> None:
+    layer = type(layer).from_config(layer.get_config())
+    spec = layer.compute_output_spec(keras.KerasTensor((None, 5, 8)))
+    assert (spec.shape, layer.built) == ((None, 5, 8), False)

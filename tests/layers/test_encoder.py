@@ -52,12 +52,3 @@ def test_the_mask_of_an_embedding_reaches_every_layer(norm_first: bool) -> None:
 def test_layers_have_weights_of_their_own() -> None:
     encoder = made(3)
     assert len({id(weight) for weight in encoder.weights}) == len(encoder.weights) == 3 * 16
-
-
-def test_a_wrapper_of_keras_hands_the_mask_over() -> None:
-    token_ids = np.array([[[1, 2, 3, 0, 0], [4, 5, 0, 0, 0]]])
-    embedding, layer = keras.layers.Embedding(9, 8, mask_zero=True), Encoder(2, 2, 16)
-    outputs = keras.ops.convert_to_numpy(keras.layers.TimeDistributed(layer)(embedding(token_ids)))
-    alone = keras.ops.convert_to_numpy(embedding(token_ids))[:, 0, :3]
-    expected = keras.ops.convert_to_numpy(layer(alone))
-    np.testing.assert_allclose(outputs[:, 0, :3], expected, atol=1e-5)

@@ -84,15 +84,6 @@ def test_the_mask_of_an_embedding_is_read(norm_first: bool, normalization: str, 
     np.testing.assert_allclose(padded[:, :3], plain, atol=1e-5)
 
 
-def test_a_wrapper_of_keras_hands_the_mask_over() -> None:
-    token_ids = np.array([[[1, 2, 3, 0, 0], [4, 5, 0, 0, 0]]])
-    embedding, layer = keras.layers.Embedding(9, 8, mask_zero=True), EncoderLayer(2, 16)
-    outputs = keras.ops.convert_to_numpy(keras.layers.TimeDistributed(layer)(embedding(token_ids)))
-    alone = keras.ops.convert_to_numpy(embedding(token_ids))[:, 0, :3]
-    expected = keras.ops.convert_to_numpy(layer(alone))
-    np.testing.assert_allclose(outputs[:, 0, :3], expected, atol=1e-5)
-
-
 @pytest.mark.parametrize("layer_class", [EncoderLayer, DecoderLayer])
 def test_the_order_of_keras_hub_is_noticed(layer_class: Any) -> None:
     hub = pytest.importorskip("keras_hub").layers

@@ -268,3 +268,17 @@ def test_both_formulas_give_the_same_numbers() -> None:
     expected, _ = layer(x, x, padding_mask=mask, use_causal_mask=True, return_attention_scores=True)
     output = layer(x, x, padding_mask=mask, use_causal_mask=True)
     np.testing.assert_allclose(array(output), array(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("positions", [None, "rotary", "relative", "relative_keys", "relative_sinusoidal"])
+def test_jax_exports_it_for_any_length(positions: str | None) -> None:
+    if keras.backend.backend() != "jax":
+        pytest.skip("JAX exports unknown sizes as symbols")
+    import jax
+
+    layer = MultiHeadAttention(2, 4, positions=positions)
+    layer.build((None, None, 8), (None, None, 8))
+    sizes = jax.export.symbolic_shape("b, t")
+    exported = jax.export.export(jax.jit(lambda x: layer(x, x)))(jax.ShapeDtypeStruct((*sizes, 8), "float32"))
+    x = draw(2, 5, 8)
+    np.testing.assert_allclose(array(exported.call(x)), array(layer(x, x)), atol=1e-5)

@@ -76,3 +76,21 @@ def test_float64_keeps_its_digits() -> None:
     layer = PositionEncoding(dtype="float64")
     encoding = array(layer(np.zeros_like(inputs)))
     np.testing.assert_allclose(array(layer(inputs)), inputs + encoding, rtol=0, atol=1e-11)
+
+
+MASK = np.array([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])
+
+
+@pytest.mark.parametrize("layer_class", [PositionEncoding, lambda: LearnedPositionEncoding(9)])
+def test_a_mask_is_read_as_every_layer_reads_it(layer_class: Any) -> None:
+    layer, x = layer_class(), np.zeros((2, 5, 8), "float32")
+    expected = array(layer(x, padding_mask=MASK))
+    np.testing.assert_array_equal(expected[0, 2:], array(layer(x))[0, :3])
+    np.testing.assert_array_equal(array(layer(x, padding_mask=MASK.tolist())), expected)
+    for wrong in (np.where(MASK, 0, -1e9), MASK * 0.5):
+        with pytest.raises(ValueError, match=r"`padding_mask` must hold 1 where .* Received: (-1|0.5)"):
+            layer(x, padding_mask=wrong)
+    for shape in ((2, 3), (2, 1), (2, 1, 5), (5,), (3, 5)):
+        message = f"`padding_mask` must have the shape (b, s) = (2, 5). Received: shape={shape}."
+        with pytest.raises(ValueError, match=re.escape(message)):
+            layer(x, padding_mask=np.ones(shape))
