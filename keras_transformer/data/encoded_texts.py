@@ -37,6 +37,8 @@ class EncodedTexts(_Encoded):
     float32 (n, c) of zeros and ones."""
     kind: Literal["texts", "labels", "tags"] = "texts"
     """What is learned: the texts, a label or labels of each, or the tags of their words."""
+    names: tuple[str, ...] = ()
+    """Names of the labels or tags, by id."""
     num_dropped: int = 0
     """Number of texts dropped because they were too long. Labelled and tagged texts are truncated instead."""
 
@@ -120,7 +122,8 @@ class EncodedTexts(_Encoded):
         token_ids = _encode_chunks(
             texts, lambda chunk: tokenizer.ended_ids(chunk, max_length), max_length, tokenizer
         )
-        return cls(kind="labels", inputs=token_ids, labels=numbers.targets(wanted, multi_label=multi_label))
+        targets = numbers.targets(wanted, multi_label=multi_label)
+        return cls(kind="labels", inputs=token_ids, labels=targets, names=numbers.names)
 
     @classmethod
     def encode_tagged(
@@ -161,7 +164,8 @@ class EncodedTexts(_Encoded):
         at = starts + first_pieces.flat_values  # index into the flat token ids
         flat = tf.fill(tf.shape(token_ids.flat_values), NOT_COUNTED)
         flat = tf.tensor_scatter_nd_update(flat, at[:, tf.newaxis], wanted.flat_values)
-        return cls(inputs=token_ids, labels=token_ids.with_flat_values(flat), kind="tags")
+        labels = token_ids.with_flat_values(flat)
+        return cls(kind="tags", inputs=token_ids, labels=labels, names=numbers.names)
 
     def __len__(self) -> int:
         return int(self.inputs.nrows())

@@ -19,7 +19,7 @@ def label_names(examples: Iterable[LabelledText | TaggedText]) -> list[str]:
         examples: Examples as returned by `read_labelled` or `read_tagged`.
 
     Returns:
-        The names in alphabetical order; numbers first, by value.
+        The names in alphabetical order; numbers of digits alone first, by value.
 
     Raises:
         InputError: If there are fewer than two different labels.

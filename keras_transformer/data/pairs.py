@@ -47,9 +47,10 @@ def split_pairs(
         InputError: If no training pair would be left.
         ValueError: If not exactly one of the sizes is given, or it is out of range.
     """
-    # Examples with several labels or tags have a tuple as second element.
+    # Examples with several labels or tags have a sequence as second element.
     has_labels = isinstance(pairs, list | tuple) and all(
-        isinstance(pair, tuple) and isinstance(pair[-1], tuple) for pair in pairs
+        isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[1], tuple | list)
+        for pair in pairs
     )
     several: list[Any] = [*pairs] if has_labels else as_pairs(pairs=pairs)
     check_number(whole=True, seed=seed)
@@ -68,9 +69,10 @@ def split_pairs(
     if count is not None and count < 1:
         raise ValueError(f"`validation_count` must be at least 1. Received: validation_count={count}.")
     count = count or max(1, round(len(several) * (fraction or 0.0)))
-    held_out = _choose_sources([source for source, _ in several], count, seed)
-    train = [pair for pair in several if pair[0] not in held_out]
-    validation = [pair for pair in several if pair[0] in held_out]
+    sources = [tuple(source) if isinstance(source, list) else source for source, _ in several]
+    held_out = _choose_sources(sources, count, seed)
+    train = [pair for pair, source in zip(several, sources, strict=True) if source not in held_out]
+    validation = [pair for pair, source in zip(several, sources, strict=True) if source in held_out]
     if not train:
         raise InputError(
             f"No pair is left to train on. Received: {len(several)} pairs, {count} of them for validation, "

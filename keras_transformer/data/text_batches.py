@@ -86,8 +86,7 @@ def classification_dataset(
     Args:
         examples: Pairs `(text, label)`, such as `read_labelled` returns, or `EncodedTexts`.
         tokenizer: Tokenizer of the model. Ignored for `EncodedTexts`.
-        labels: Names of the labels. The id of a label is its index. With `EncodedTexts`, only needed for
-            `class_weight`.
+        labels: Names of the labels. The id of a label is its index. Not needed for `EncodedTexts`.
         multi_label: Whether a text may have any number of labels. If True, examples are pairs `(text, names)`
             with a tuple or list of label names.
         class_weight: Weight of the examples of each label, such as `{"spam": 5.0}`; other labels have weight
@@ -124,6 +123,11 @@ def classification_dataset(
         examples = EncodedTexts.encode_labelled(
             examples, _needed(tokenizer), labels, multi_label=multi_label, max_length=max_length
         )
+    if labels and (*labels,) != examples.names:
+        raise ValueError(
+            "`labels` must be those of the encoded texts, in their order. "
+            f"Received: labels={[*labels]!r:.200}, and {[*examples.names]!r:.200} in the texts."
+        )
     dataset = _of_kind("labels", examples)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
     if class_weight is None:
         return dataset
@@ -132,7 +136,7 @@ def classification_dataset(
             "`class_weight` is for texts with one label each. "
             f"Received: class_weight={class_weight!r}, labels of shape {tuple(examples.labels.shape)}."
         )
-    weights = tf.constant(_LabelNumbers(labels=labels).weights(class_weight, examples.labels))
+    weights = tf.constant(_LabelNumbers(labels=examples.names).weights(class_weight, examples.labels))
     return dataset.map(lambda inputs, label: (inputs, label, tf.gather(weights, label)))
 
 

@@ -160,7 +160,7 @@ class SampleSearch(_IndependentSearch):
                 "`temperature` must be above zero; `GreedySearch` always takes the likeliest token. "
                 f"Received: temperature={self.temperature}."
             )
-        check_number(temperature=self.temperature)
+        check_number(above=0, temperature=self.temperature)
         check_positive(num_samples=self.num_samples, top_k=1 if self.top_k is None else self.top_k)
         if self.top_p is not None:
             check_number(above=0, top_p=self.top_p)

@@ -98,7 +98,7 @@ class ClassificationRun(LabelRun):
     ) -> tf.data.Dataset:
         """Return batches of numbered labels. Class weights apply only to training."""
         class_weight = None if first_epoch is None else self.config.data.class_weight
-        options |= {"labels": self.labels, "class_weight": class_weight}
+        options["class_weight"] = class_weight
         return super().batches(encoded, readers, tokens_per_batch, first_epoch, **options)
 
     def compile_model(self, model: keras.Model, learning_rate: float | LearningRateSchedule) -> None:

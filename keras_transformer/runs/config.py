@@ -49,7 +49,7 @@ def _expanded(name: str) -> str:
 
 # Not empty: an unset shell variable must not become the working directory.
 FileName: TypeAlias = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$"), AfterValidator(_expanded)]
-Files: TypeAlias = FileName | list[FileName]
+Files: TypeAlias = FileName | Annotated[list[FileName], Field(min_length=1)]
 TokenizerKind: TypeAlias = Literal["character", "subword", "whitespace"]
 
 
@@ -180,7 +180,8 @@ class _TrainingSection(_Section):
     clip_norm: Positive | None = None
     """Maximum global norm of the gradients. Defaults to no clipping."""
     gradient_accumulation_steps: Count = 1
-    """Number of batches per update. All tokens of an update have the same weight."""
+    """Number of batches per update. All tokens of an update have the same weight; with task `classify`, all
+    batches."""
     ema_momentum: Fraction | None = None
     """Decay of a moving average of the weights (EMA), used for validation and the final model. Defaults to no
     average."""
@@ -434,7 +435,10 @@ def _validated(table: dict[str, Any], origin: str = "") -> RunConfig:
 
 def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
     # Report only the first error, in one line; pydantic's text takes several lines and a link for each.
-    fault = error.errors(include_url=False)[0]
+    first, *others = error.errors(include_url=False)
+    # Of the types of a union, the one that has the type of the value says more.
+    same = [each for each in others if each["loc"][:2] == first["loc"][:2]]
+    fault = next((each for each in (first, *same) if not each["type"].endswith("_type")), first)
     # Stop at the field: which type of a union failed does not help the user.
     *sections, name = ("", *map(str, fault["loc"][:2]))
     where = "".join(f"[{section}]: " for section in sections if section)
@@ -451,5 +455,5 @@ def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
         return (
             f"{where}unknown field {name!r}. {hint}Known fields: {', '.join(known or config.model_fields)}."
         )
-    wanted = re.sub("^(Input|String) should", "must", fault["msg"])
+    wanted = re.sub("^(Input|String|List) should", "must", fault["msg"])
     return f"{where}`{name}` {wanted}. Received: {name}={fault['input']!r}."

@@ -174,6 +174,7 @@ def _adapt_words(layer: keras.layers.Layer, special: _Special) -> Tokenizer:
         "standardize": (None, "lower", "strip_punctuation", "lower_and_strip_punctuation"),
         "split": ("whitespace", "character"),
         "ngrams": (None,),
+        "output_mode": ("int",),  # other modes have no id for padding
     }
     for name, values in wanted.items():
         if config[name] not in values:

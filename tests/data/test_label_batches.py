@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data import classification_dataset, label_names, tagging_dataset
+from keras_transformer.data import EncodedTexts, classification_dataset, label_names, tagging_dataset
 from keras_transformer.errors import InputError
 from keras_transformer.text import CharacterTokenizer, SubwordTokenizer
 
@@ -45,6 +45,16 @@ def test_balanced_weights_are_those_of_scikit_learn(tokenizer: CharacterTokenize
     [(_, numbers, counts)] = dataset.as_numpy_iterator()
     given = {"xyz"[number]: count for number, count in zip(numbers, counts, strict=True)}
     assert given == pytest.approx(dict(zip(labels, expected, strict=True)))
+
+
+def test_encoded_texts_know_their_labels(tokenizer: CharacterTokenizer) -> None:
+    encoded = EncodedTexts.encode_labelled(EXAMPLES[:4], tokenizer, ["z", "y", "x"])
+    [(_, labels, weights)] = classification_dataset(encoded, class_weight={"z": 5.0}).as_numpy_iterator()
+    assert weights.tolist() == [5.0 if label == 0 else 1.0 for label in labels]
+    assert classification_dataset(encoded, labels=["z", "y", "x"]).cardinality() == 1
+    message = r"encoded texts, in their order\. Received: labels=\['x', 'y', 'z'\], and \['z', 'y', 'x'\] in"
+    with pytest.raises(ValueError, match=message):
+        classification_dataset(encoded, labels=["x", "y", "z"])
 
 
 def test_weights_by_name(tokenizer: CharacterTokenizer) -> None:

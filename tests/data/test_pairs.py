@@ -49,6 +49,11 @@ def test_same_sources_stay_together(drawn: list[int], seed: int) -> None:
 def test_labelled_texts_may_be_a_tuple() -> None:
     examples = [("a", ("x",)), ("b", ("y", "z")), ("c", ())]
     assert split_pairs(tuple(examples), validation_count=1) == split_pairs(examples, validation_count=1)
+    # As JSON has them.
+    lists = [[[*source] if isinstance(source, tuple) else source, [*labels]] for source, labels in examples]
+    assert [len(part) for part in split_pairs(lists, validation_count=1)] == [
+        len(part) for part in split_pairs(examples, validation_count=1)
+    ]
 
 
 @pytest.mark.parametrize("sizes", [{}, {"validation_fraction": 0.5, "validation_count": 3}])

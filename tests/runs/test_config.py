@@ -151,6 +151,10 @@ def test_wrong_json_says_where(text: str, reason: str) -> None:
             "must be above 0; some examples must choose the best checkpoint.",
         ),
         ({"pairs": ""}, "`pairs` must have at least 1 character. Received: pairs=''."),
+        (
+            {"source": [], "target": []},
+            "`source` must have at least 1 item after validation, not 0. Received",
+        ),
         ({"test_source": "a"}, "`test_source` and `test_target` must be given together. Received: test_sour"),
         (
             {"pairs": "a.tsv", "source": "a", "target": "b"},

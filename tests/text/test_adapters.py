@@ -128,6 +128,11 @@ def test_a_model_is_read_from_its_file(others: dict[str, Any], tmp_path: Path) -
         (lambda: 3, TypeError, r"`tokenizer` must be one of \['BytePair.*Received: a int"),
         (lambda: keras.layers.TextVectorization(), ValueError, r"must be adapted\. Received: vocabulary="),
         (
+            lambda: keras.layers.TextVectorization(output_mode="count", vocabulary=["a", "b"]),
+            ValueError,
+            r"`output_mode` of a TextVectorization must be one of \('int',\)\. Received: output_mode='count'",
+        ),
+        (
             lambda: keras.layers.TextVectorization(standardize=tf.strings.lower, vocabulary=["a"]),
             ValueError,
             r"`standardize` of a TextVectorization must be one of",
