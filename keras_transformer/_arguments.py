@@ -293,7 +293,7 @@ def as_boolean(mask: Tensor, name: str) -> Tensor:
             f"`{name}` must hold 1 where a key may be attended to, and 0 elsewhere. Received: {wrong[0]}."
         )
     # An additive mask is 0 for visible keys and negative for hidden ones. If its values are unknown, `> 0`
-    # hides every key, rather than inverting the mask.
+    # hides every key, rather than inverting the mask; `MultiHeadAttention` then returns NaN.
     return mask > 0
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 import keras
 from keras import ops
 
+from keras_transformer._arguments import check_kind
 from keras_transformer._backend.indexing import dynamic_shape, gather
 from keras_transformer._backend.loop import snapshot_weights
 from keras_transformer.layers.cached_attention import _AttentionCache, _CachedAttention, _Step
@@ -85,6 +86,10 @@ class CachedDecoder:
             graphs, but any other reference to the old cache sees the change; use it only if your loop owns
             the cache. Defaults to False.
 
+    Raises:
+        TypeError: If `decoder` is not a `Decoder`.
+        ValueError: If it is not built.
+
     Example:
         >>> decoder, source = Decoder(1, 2, 16), keras.ops.ones((1, 5, 8))
         >>> target = keras.ops.ones((1, 3, 8))
@@ -99,6 +104,11 @@ class CachedDecoder:
     """State between steps: a named tuple of tensors, for `n` hypotheses per source."""
 
     def __init__(self, decoder: Decoder, *, in_place: bool = False) -> None:
+        check_kind(Decoder, decoder=decoder)
+        if not decoder.built:
+            raise ValueError(
+                f"`decoder` must be built, as by a call. Received: {decoder.name}, without weights."
+            )
         self._decoder = decoder
         self._layers = tuple(_CachedLayer(layer, in_place) for layer in decoder.layers)
         uncached = (part for layer in self._layers for part in layer.uncached)

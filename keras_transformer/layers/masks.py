@@ -7,6 +7,7 @@ import functools
 from numbers import Integral
 from typing import NamedTuple
 
+import keras
 from keras import ops
 
 from keras_transformer._arguments import (
@@ -202,6 +203,18 @@ def _warn_if_inverted(masks: _Masks) -> bool:
                 "Inputs that are all padding, such as zeros, have such a mask, too."
             )
     return is_known
+
+
+def _nan_unless_masks(outputs: Tensor, masks: _Masks) -> Tensor:
+    """Return outputs of attention, but NaN in a traced graph if a mask turns out to hold other numbers."""
+    # An eager call raises an error for them; here an additive mask would silently hide every key.
+    for mask in masks:
+        if mask is None or known_values(mask) is not None:
+            continue
+        if keras.backend.standardize_dtype(mask.dtype) != "bool":
+            is_mask = ops.all(ops.logical_or(ops.equal(mask, 0), ops.equal(mask, 1)))
+            outputs = ops.where(is_mask, outputs, ops.cast(float("nan"), outputs.dtype))
+    return outputs
 
 
 def _mask_queries(

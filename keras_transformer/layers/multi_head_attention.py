@@ -26,6 +26,7 @@ from keras_transformer.layers.dot_product_attention import _attend_without_score
 from keras_transformer.layers.masks import (
     _mask_queries,
     _Masks,
+    _nan_unless_masks,
     _warn_if_inverted,
     _window_mask,
     _zero_non_finite,
@@ -136,12 +137,13 @@ class MultiHeadAttention(keras.layers.Layer):
         `(b, t, output_shape)`; with `return_attention_scores` a tuple of this and the scores `(b, h, t, s)`.
         A query that is no padding and whose keys are all masked reads zeros in place of values, so it returns
         the bias of the output projection. In Keras, it reads the mean of all values, or zeros if `dropout` is
-        above 0 or scores are returned.
+        above 0 or scores are returned. In a compiled function, a mask of other numbers than 0 and 1, such as
+        an additive mask, makes all outputs NaN.
 
     Raises:
         TypeError: If a size is not an integer, or a mask holds neither booleans nor numbers.
-        ValueError: If an option is out of its range, shapes do not match, or flash attention is not
-            available.
+        ValueError: If an option is out of its range, shapes do not match, a mask holds other numbers than 0
+            and 1, or flash attention is not available.
 
     Example:
         >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
@@ -328,7 +330,7 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.gate_dense is not None:
             heads = heads * ops.sigmoid(self.gate_dense(query))
         # Concat(head_1, ..., head_h) W^O: bthk,hkd->btd
-        return self.output_dense(heads), scores
+        return _nan_unless_masks(self.output_dense(heads), masks), scores
 
     def _combined(
         self, masks: _Masks, query: Tensor, value: Tensor, *, use_causal_mask: bool

@@ -435,9 +435,9 @@ def _validated(table: dict[str, Any], origin: str = "") -> RunConfig:
 
 def _one_line(error: ValidationError, config: type[RunConfig]) -> str:
     # Report only the first error, in one line; pydantic's text takes several lines and a link for each.
-    first, *others = error.errors(include_url=False)
-    # Of the types of a union, the one that has the type of the value says more.
-    same = [each for each in others if each["loc"][:2] == first["loc"][:2]]
+    first, *further = error.errors(include_url=False)
+    # In a union, the error of the member that has the type of the value says more.
+    same = [each for each in further if each["loc"][:2] == first["loc"][:2]]
     fault = next((each for each in (first, *same) if not each["type"].endswith("_type")), first)
     # Stop at the field: which type of a union failed does not help the user.
     *sections, name = ("", *map(str, fault["loc"][:2]))

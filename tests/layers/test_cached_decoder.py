@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from helpers import array, draw
-from keras_transformer.layers import CachedDecoder, Decoder
+from keras_transformer.layers import CachedDecoder, Decoder, DecoderLayer
 
 SOURCE = np.array([[1] * 3, [1, 1, 0]])
 MEMORY = draw(2, 3, 7, seed=1)
@@ -199,6 +199,16 @@ def test_what_the_decoder_was_not_built_for() -> None:
     message = "must have the size of the layer's weights, 7. Received: shape=(2, 3, 9)."
     with pytest.raises(ValueError, match=re.escape(message)):
         CachedDecoder(made()).create_cache(draw(2, 3, 9), None, 5)
+
+
+def test_what_is_no_built_decoder() -> None:
+    decoder = Decoder(1, 2, 16, name="mine")
+    with pytest.raises(
+        ValueError, match=r"`decoder` must be built, as by a call\. Received: mine, without w"
+    ):
+        CachedDecoder(decoder)
+    with pytest.raises(TypeError, match=r"`decoder` must be"):
+        CachedDecoder(DecoderLayer(2, 16))  # type: ignore[arg-type]
 
 
 def test_a_batch_size_where_none_is_wanted() -> None:

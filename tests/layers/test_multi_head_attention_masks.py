@@ -168,3 +168,26 @@ def test_masks_of_the_wrong_size_or_rank(attention: Any, masks: Any, wanted: str
     )
     with pytest.raises(ValueError, match=message):
         attention(draw(2, 1, 7), draw(2, 5, 7), **masks)
+
+
+@pytest.mark.parametrize("name", ["attention_mask", "padding_mask", "query_mask"])
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+def test_a_compiled_call_does_not_hide_all_keys_for_an_additive_mask(name: str, dtype: str) -> None:
+    shape = (5, 5) if name == "attention_mask" else (5,)
+    inputs = [keras.Input((5, 7)), keras.Input(shape, dtype=dtype)]
+    layer = MultiHeadAttention(2, 5)
+    model = keras.Model(inputs, layer(inputs[0], inputs[0], **{name: inputs[1]}))
+    x, mask = (
+        draw(2, 5, 7),
+        np.tile(LOWER[-len(shape) :][-1] if len(shape) == 1 else LOWER, (2, *[1] * len(shape))),
+    )
+    mask[1, ..., -1] = False
+    expected = array(layer(x, x, **{name: mask}))
+    np.testing.assert_allclose(model.predict([x, mask.astype(dtype)], verbose=0), expected, atol=1e-6)
+    if dtype != "bool":
+        additive = np.where(mask, 0, -1_000_000_000).astype(dtype)
+        if keras.backend.backend() == "torch":  # which runs eagerly
+            with pytest.raises(ValueError, match="must hold 1 where a key may be attended to"):
+                model.predict([x, additive], verbose=0)
+        else:
+            assert np.isnan(model.predict([x, additive], verbose=0)).all()
