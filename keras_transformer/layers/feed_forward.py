@@ -96,7 +96,7 @@ class FeedForward(keras.layers.Layer):
         check_positive(intermediate_dim=intermediate_dim)
         check_rates(dropout=dropout)
         check_flags(gated=gated, use_bias=use_bias)
-        self.intermediate_dim = intermediate_dim
+        self.intermediate_dim = int(intermediate_dim)  # Keras refuses NumPy's integers
         self.activation = get_activation(activation)
         self.gated = gated
         self.use_bias = use_bias

@@ -66,8 +66,8 @@ class TokenEmbedding(keras.layers.Layer):
         super().__init__(**kwargs)
         check_positive(vocabulary_size=vocabulary_size, hidden_dim=hidden_dim)
         check_flags(scale=scale, mask_zero=mask_zero)
-        self.vocabulary_size = vocabulary_size
-        self.hidden_dim = hidden_dim
+        self.vocabulary_size = int(vocabulary_size)  # Keras refuses NumPy's integers
+        self.hidden_dim = int(hidden_dim)
         self.scale = scale
         # True by default, unlike in Keras, so that layers treat padding as models do.
         self.mask_zero = mask_zero

@@ -281,7 +281,7 @@ class RunKind(abc.ABC):
     def check_model(self, model: Any) -> None:
         """Raise InputError before training if it, or a later step such as decoding, would fail."""
         # A new model has learned positions for the limits, and an initial one its own number.
-        positions = {"max_length": model.max_length, "max_target_length": model.max_length}
+        positions = dict.fromkeys(("max_length", "max_target_length"), getattr(model, "max_length", None))
         positions["max_source_length"] = getattr(model, "max_source_length", None)
         for name, most in positions.items():
             limit = getattr(self.config.data, name, None)
