@@ -123,10 +123,10 @@ def classification_dataset(
         examples = EncodedTexts.encode_labelled(
             examples, _needed(tokenizer), labels, multi_label=multi_label, max_length=max_length
         )
-    if labels and (*labels,) != examples.names:
+    elif (given := (*labels,)) and given != _of_kind("labels", examples).names:
         raise ValueError(
             "`labels` must be those of the encoded texts, in their order. "
-            f"Received: labels={[*labels]!r:.200}, and {[*examples.names]!r:.200} in the texts."
+            f"Received: labels={[*given]!r:.200}, and {[*examples.names]!r:.200} in the texts."
         )
     dataset = _of_kind("labels", examples)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
     if class_weight is None:

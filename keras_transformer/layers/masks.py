@@ -205,15 +205,16 @@ def _warn_if_inverted(masks: _Masks) -> bool:
     return is_known
 
 
-def _nan_unless_masks(outputs: Tensor, masks: _Masks) -> Tensor:
-    """Return outputs of attention, but NaN in a traced graph if a mask turns out to hold other numbers."""
+def _nan_unless_masks(outputs: Tensor, *masks: Tensor | None) -> Tensor:
+    """Return outputs, but NaN in a traced graph if a mask turns out to hold other numbers than 0 and 1."""
     # An eager call raises an error for them; here an additive mask would silently hide every key.
     for mask in masks:
-        if mask is None or known_values(mask) is not None:
+        dtype = getattr(mask, "dtype", "bool")  # a list has none, and is known
+        # The type first: the values of a mask on a device take time to read.
+        if keras.backend.standardize_dtype(dtype) == "bool" or known_values(mask) is not None:
             continue
-        if keras.backend.standardize_dtype(mask.dtype) != "bool":
-            is_mask = ops.all(ops.logical_or(ops.equal(mask, 0), ops.equal(mask, 1)))
-            outputs = ops.where(is_mask, outputs, ops.cast(float("nan"), outputs.dtype))
+        is_mask = ops.all(ops.logical_or(ops.equal(mask, 0), ops.equal(mask, 1)))
+        outputs = ops.where(is_mask, outputs, ops.cast(float("nan"), outputs.dtype))
     return outputs
 
 

@@ -330,7 +330,8 @@ class MultiHeadAttention(keras.layers.Layer):
         if self.gate_dense is not None:
             heads = heads * ops.sigmoid(self.gate_dense(query))
         # Concat(head_1, ..., head_h) W^O: bthk,hkd->btd
-        return _nan_unless_masks(self.output_dense(heads), masks), scores
+        scores = None if scores is None else _nan_unless_masks(scores, *masks)
+        return _nan_unless_masks(self.output_dense(heads), *masks), scores
 
     def _combined(
         self, masks: _Masks, query: Tensor, value: Tensor, *, use_causal_mask: bool

@@ -16,7 +16,7 @@ from keras_transformer._arguments import (
 )
 from keras_transformer._backend.formulas import position_angles
 from keras_transformer._backend.indexing import dynamic_shape
-from keras_transformer.layers.masks import _checked_padding_mask
+from keras_transformer.layers.masks import _checked_padding_mask, _nan_unless_masks
 from keras_transformer.types import Shape, Tensor
 
 _LAYOUTS = ("interleaved", "concatenated")
@@ -69,6 +69,12 @@ def _token_positions(positions: Tensor, padding_mask: Tensor, start: Tensor | in
     num_before = ops.sum(ops.cast(ops.equal(num_tokens, 0), "int32"), axis=1, keepdims=True)  # (b, 1)
     counted = ops.maximum(positions[None, :] - num_before, start)
     return ops.where(ops.any(padding_mask, axis=1, keepdims=True), counted, positions[None, :])
+
+
+def _real_shape(inputs: Tensor) -> Shape:
+    """Return the shape, without the sizes that Keras invents on torch's `meta` device to infer shapes."""
+    is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
+    return inputs.shape if is_real else (None, None, inputs.shape[-1])
 
 
 def _check_sequence(inputs: Shape) -> None:
@@ -128,10 +134,11 @@ class PositionEncoding(keras.layers.Layer):
             encoding = encoding[None, :, :]  # (t, d) -> (1, t, d)
         else:
             rows = ops.arange(dynamic_shape(inputs)[1], dtype="int32")
-            mask = _checked_padding_mask(padding_mask, inputs.shape)
+            mask = _checked_padding_mask(padding_mask, _real_shape(inputs))
             encoding = ops.take(encoding, _token_positions(rows, mask), axis=0)  # (t, d) -> (b, t, d)
         precise = as_precise(inputs)
-        return ops.cast(precise + ops.cast(encoding, precise.dtype), self.compute_dtype)
+        outputs = ops.cast(precise + ops.cast(encoding, precise.dtype), self.compute_dtype)
+        return _nan_unless_masks(outputs, padding_mask)
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:
         _check_sequence(input_shape)
@@ -184,9 +191,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
 
     def call(self, inputs: Tensor, start: Tensor | int = 0, padding_mask: Tensor | None = None) -> Tensor:
         start = as_position(start)
-        # Keras infers torch shapes on the `meta` device with invented sizes; these are not checked.
-        is_real = getattr(getattr(inputs, "device", None), "type", "") != "meta"
-        shape = inputs.shape if is_real else (None, None, inputs.shape[-1])
+        shape = _real_shape(inputs)
         self._check_shape(shape, start)
         positions = ops.arange(dynamic_shape(inputs)[1], dtype="int32") + start
         # (t,) -> (1, t) or (b, t)
@@ -200,7 +205,7 @@ class LearnedPositionEncoding(keras.layers.Layer):
         precise = as_precise(inputs)
         vectors = ops.cast(vectors, precise.dtype)
         vectors = ops.where(ops.expand_dims(is_known, -1), vectors, ops.cast(float("nan"), precise.dtype))
-        return ops.cast(precise + vectors, self.compute_dtype)
+        return _nan_unless_masks(ops.cast(precise + vectors, self.compute_dtype), padding_mask)
 
     def _check_shape(self, inputs_shape: Shape, start: Tensor | int = 0) -> None:
         _check_sequence(inputs_shape)

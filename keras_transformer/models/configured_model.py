@@ -210,6 +210,8 @@ class ConfiguredModel(keras.Model):
 
     def _read(self, inputs: Inputs, mask: Tensor | None) -> Inputs:
         """Return the inputs with omitted ones filled in, and whole floats as ids."""
+        if isinstance(inputs, list | tuple) and len(inputs) == 1 and hasattr(inputs[0], "shape"):
+            [inputs] = inputs
         inputs = self._complete(inputs, mask)
         # Keras would cut fractions to ids.
         ids = {tensor.name for tensor in self.inputs if keras.backend.is_int_dtype(tensor.dtype)}

@@ -153,9 +153,9 @@ class GenerationRun(RunKind):
         options = self.config.model.of_one_stack(self.model_config(readers, self.longest))
         return CausalLM(tokenizer.vocabulary_size, **options, dtype=dtype)
 
-    def check_model(self, model: CausalLM) -> None:
+    def check_model(self, model: CausalLM, longest: Sequence[int]) -> None:
         """Raise InputError if texts exceed the positions, or sampling the memory."""
-        super().check_model(model)
+        super().check_model(model, longest)
         model.config.check_decoding(1, self.config.decoding.num_samples, 1, self.longest, 1)
 
     def make_task(self, model: CausalLM, readers: Readers) -> TextGenerator:

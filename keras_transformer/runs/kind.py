@@ -278,17 +278,20 @@ class RunKind(abc.ABC):
         """Return a copy of the model of the task `initial`, changed as the data need it."""
         return model
 
-    def check_model(self, model: Any) -> None:
-        """Raise InputError before training if it, or a later step such as decoding, would fail."""
+    def check_model(self, model: Any, longest: Sequence[int]) -> None:
+        """Raise InputError before training if it, or a later step such as decoding, would fail.
+
+        `longest` is the length of the longest example on each side.
+        """
         # A new model has learned positions for the limits, and an initial one its own number.
-        positions = dict.fromkeys(("max_length", "max_target_length"), getattr(model, "max_length", None))
-        positions["max_source_length"] = getattr(model, "max_source_length", None)
-        for name, most in positions.items():
-            limit = getattr(self.config.data, name, None)
-            if most is not None and limit is not None and limit > most:
+        for name, length in zip(self.task_class.limit_names, longest, strict=True):
+            positions = "max_source_length" if name == "max_source_length" else "max_length"
+            most = getattr(model, positions, None)
+            if most is not None and length > most:
                 raise InputError(
-                    f"`{name}` must be at most {most}, the number of positions of the model. "
-                    f"Received: {name}={limit}."
+                    f"`{name}` must be at most {most}, the number of positions of the model, because the "
+                    f"longest of the {self.noun} needs {length}. "
+                    f"Received: {name}={getattr(self.config.data, name)}."
                 )
 
     def scoring(self, readers: Readers, examples: Sequence[Any]) -> Any | None:

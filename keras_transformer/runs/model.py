@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_transformer._backend.compiler import compiles_each_shape
@@ -113,7 +114,8 @@ def _train_model(
         sizes = len(data.training), len(data.validation), len(batches), model.count_params()
         counts = [f"{size:,}" for size in sizes]
         # Fail now for what would fail after training.
-        kind.check_model(model)
+        longest = [each.lengths().max(axis=0) for each in (data.training, data.validation)]
+        kind.check_model(model, np.max(longest, axis=0).tolist())
         write_config(directory, saved.completed(data.sizes._asdict()), is_complete=True)
         _LOGGER.info(
             "%s training %s, %s validation %s, %s batches an epoch, %s parameters",
@@ -180,11 +182,18 @@ def _check_vocabulary(config: RunConfig, readers: Readers) -> None:
     # The vocabularies come with the weights.
     asked, initial = config.vocabulary, config.model.initial_model
     tokenizers = [reader for reader in readers if isinstance(reader, Tokenizer)]
+    # Each option, and the tokenizers that it may be about.
+    options = {
+        "kind": ("kind", tokenizers[:1]),
+        "target_kind": ("kind", tokenizers[-1:]),
+        **{name: (name, tokenizers) for name in ("lowercase", "normalize_spaces", "normalization_rule")},
+    }
     differing = [
         f"{name}={value!r} where the model has {' and '.join(map(repr, received))}"
-        for name in ("kind", "lowercase", "normalize_spaces", "normalization_rule")
-        if (value := getattr(asked, name)) != type(asked).model_fields[name].default
-        and value not in (received := [getattr(tokenizer, name, None) for tokenizer in tokenizers])
+        for name, (attribute, those) in options.items()
+        if name in type(asked).model_fields
+        and (value := getattr(asked, name)) != type(asked).model_fields[name].default
+        and value not in (received := [getattr(tokenizer, attribute, None) for tokenizer in those])
     ]
     if differing:
         raise InputError(
@@ -206,7 +215,7 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     preset, default = fields["preset"]
     if preset != default:
         sizes = ("hidden_dim", "num_heads", "intermediate_dim")
-        declared |= {name: getattr(PRESETS[preset], name) for name in sizes}
+        declared |= {name: getattr(PRESETS[preset], name) for name in sizes if name in config}
     differing = [
         f"{name}={value!r} where the model has {received!r}"
         for name, value in {**declared, **section.changes}.items()

@@ -173,9 +173,10 @@ class TranslationRun(RunKind):
         )
         return Transformer(**known.options(), dtype=dtype)
 
-    def check_model(self, model: Transformer) -> None:
+    def check_model(self, model: Transformer, longest: Sequence[int]) -> None:
         """Raise InputError if pairs exceed the positions, or the search the memory."""
-        super().check_model(model)
+        super().check_model(model, longest)
+        self._search()  # reads the initial model, which a resumed run may have lost
         decoding = self.config.decoding
         model.config.check_decoding(1, decoding.beam_size, 1, decoding.max_target_length, 1)
 

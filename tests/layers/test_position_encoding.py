@@ -90,6 +90,11 @@ def test_a_mask_is_read_as_every_layer_reads_it(layer_class: Any) -> None:
     for wrong in (np.where(MASK, 0, -1e9), MASK * 0.5):
         with pytest.raises(ValueError, match=r"`padding_mask` must hold 1 where .* Received: (-1|0.5)"):
             layer(x, padding_mask=wrong)
+    if keras.backend.backend() != "torch":  # which runs eagerly
+        inputs = [keras.Input((None, 8)), keras.Input((None,), dtype="int32")]
+        model = keras.Model(inputs, layer(inputs[0], padding_mask=inputs[1]))
+        np.testing.assert_array_equal(model.predict([x, MASK], verbose=0), expected)
+        assert np.isnan(model.predict([x, MASK - 1], verbose=0)).all()
     for shape in ((2, 3), (2, 1), (2, 1, 5), (5,), (3, 5)):
         message = f"`padding_mask` must have the shape (b, s) = (2, 5). Received: shape={shape}."
         with pytest.raises(ValueError, match=re.escape(message)):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers import BeamSearch, array
-from keras_transformer import EncoderModel, Transformer
+from keras_transformer import CausalLM, EncoderModel, Transformer
 from keras_transformer.decoding.generation import generate
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
@@ -206,6 +206,10 @@ def test_wrong_inputs() -> None:
             TypeError, match=r"token_ids` must be integers. Received: fractions, dtype=float32"
         ):
             use(FRAMES[:, :, 0])
+    causal = CausalLM(13, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=11)
+    np.testing.assert_array_equal(array(causal([TARGET])), array(causal(TARGET)))
+    with pytest.raises(TypeError, match="Received: fractions"):
+        causal((FRAMES[:, :, 0],))
 
 
 def test_wrong_arguments() -> None:

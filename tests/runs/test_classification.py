@@ -134,7 +134,7 @@ def test_the_labels_of_an_earlier_model_keep_their_outputs(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 21}, r"`max_length` must be at most 20, the number of positions .*max_length=21"),
+        ({"target_kind": "character"}, r"`target_kind` is an option of task="),
         ({"kind": "character"}, r"own vocabularies\. Received: kind='character' where .* 'whitespace'\."),
         ({"lowercase": True}, r"Received: lowercase=True where the model has False\."),
         ({"normalization_rule": "identity"}, r"normalization_rule='identity' where the model has None"),
@@ -145,6 +145,18 @@ def test_the_labels_of_an_earlier_model_keep_their_outputs(
 def test_what_an_earlier_model_is_not(options: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
         further_run(tmp_path, **{"max_length": 16, **options}).train(verbose=0)
+
+
+@pytest.mark.usefixtures("earlier")
+def test_texts_longer_than_the_positions_of_the_earlier_model(tmp_path: Path) -> None:
+    run = further_run(tmp_path)
+    path = tmp_path / "training.csv"
+    path.write_text(path.read_text(encoding="utf-8") + f"{'a film ' * 12},good\n", encoding="utf-8")
+    with pytest.raises(
+        InputError,
+        match=r"`max_length` must be at most 20, .* longest of the texts needs 25. Received: max_length=256",
+    ):
+        run.train(verbose=0)
 
 
 @pytest.mark.usefixtures("earlier")
