@@ -76,15 +76,9 @@ class DecoderLayer(_Block):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        return self.compute(
-            inputs,
-            encoder_output,
-            padding_mask=mask if padding_mask is None else padding_mask,
-            encoder_padding_mask=encoder_padding_mask,
-            attention_mask=attention_mask,
-            cross_attention_mask=cross_attention_mask,
-            training=training,
-        )
+        padding_mask = mask if padding_mask is None else padding_mask
+        masks = (padding_mask, encoder_padding_mask, attention_mask, cross_attention_mask)
+        return self.compute(inputs, encoder_output, *masks, training=training)
 
     def compute(
         self,
@@ -229,6 +223,7 @@ class Decoder(_Stack):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
+        # By name, because Keras takes no list as a positional argument of a layer.
         return self.compute(
             inputs,
             encoder_output,

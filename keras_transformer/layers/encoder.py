@@ -58,9 +58,7 @@ class EncoderLayer(_Block):
     ) -> Tensor:
         # Keras's wrapper layers pass the mask as `mask`.
         padding_mask = mask if padding_mask is None else padding_mask
-        return self.compute(
-            inputs, padding_mask=padding_mask, attention_mask=attention_mask, training=training
-        )
+        return self.compute(inputs, padding_mask, attention_mask, training=training)
 
     def compute(
         self,
@@ -157,6 +155,7 @@ class Encoder(_Stack):
         mask: Tensor | None = None,
     ) -> Tensor:
         padding_mask = mask if padding_mask is None else padding_mask
+        # By name, because Keras takes no list as a positional argument of a layer.
         return self.compute(
             inputs, padding_mask=padding_mask, attention_mask=attention_mask, training=training
         )

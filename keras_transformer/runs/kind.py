@@ -275,7 +275,7 @@ class RunKind(abc.ABC):
         )
 
     def adapt_initial(self, model: Any, initial: Any) -> keras.Model:
-        """Return a copy of the model of the task `initial`, changed as the data need it."""
+        """Return `model`, a copy of the model of the task `initial`, changed as the data need it."""
         return model
 
     def check_model(self, model: Any, longest: Sequence[int]) -> None:

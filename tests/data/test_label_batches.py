@@ -51,9 +51,9 @@ def test_encoded_texts_know_their_labels(tokenizer: CharacterTokenizer) -> None:
     encoded = EncodedTexts.encode_labelled(EXAMPLES[:4], tokenizer, ["z", "y", "x"])
     [(_, labels, weights)] = classification_dataset(encoded, class_weight={"z": 5.0}).as_numpy_iterator()
     assert weights.tolist() == [5.0 if label == 0 else 1.0 for label in labels]
-    for labels in (np.array(["z", "y", "x"]), iter("zyx")):
-        assert classification_dataset(encoded, labels=labels).cardinality() == 1
-        assert classification_dataset(EXAMPLES[:4], tokenizer, [*"zyx"]).cardinality() == 1
+    for texts in (encoded, EXAMPLES[:4]):
+        for names in (np.array(["z", "y", "x"]), iter("zyx")):
+            assert classification_dataset(texts, tokenizer, names).cardinality() == 1
     message = r"encoded texts, in their order\. Received: labels=\['x', 'y', 'z'\], and \['z', 'y', 'x'\] in"
     with pytest.raises(ValueError, match=message):
         classification_dataset(encoded, labels=["x", "y", "z"])
