@@ -13,6 +13,7 @@ from keras_transformer.data import (
     classification_dataset,
     read_labelled,
 )
+from keras_transformer.errors import InputError
 from keras_transformer.evaluation import LabelReport, evaluate_labels
 from keras_transformer.models import EncoderModel
 from keras_transformer.runs.config import (
@@ -110,6 +111,15 @@ class ClassificationRun(LabelRun):
             loss = keras.losses.BinaryCrossentropy(from_logits=True)
             accuracy = keras.metrics.BinaryAccuracy("accuracy", threshold=0.0)  # of logits
         model.compile(model.optimizer, loss, weighted_metrics=[accuracy], jit_compile=model.jit_compile)
+
+    def adapt_initial(self, model: Any, initial: Any) -> EncoderModel:
+        """Put the outputs in the order of the labels; raise InputError if they are other labels."""
+        if initial.multi_label != self.config.data.multi_label:
+            raise InputError(
+                "`multi_label` must be that of `initial_model`, whose outputs mean something else otherwise. "
+                f"Received: {self.config.data.multi_label} where the model has {initial.multi_label}."
+            )
+        return super().adapt_initial(model, initial)
 
     def make_task(self, model: EncoderModel, readers: Readers) -> TextClassifier:
         """Make a classifier with the labels."""

@@ -182,18 +182,25 @@ def _check_vocabulary(config: RunConfig, readers: Readers) -> None:
     # The vocabularies come with the weights.
     asked, initial = config.vocabulary, config.model.initial_model
     tokenizers = [reader for reader in readers if isinstance(reader, Tokenizer)]
-    # Each option, and the tokenizers that it may be about.
-    options = {
-        "kind": ("kind", tokenizers[:1]),
-        "target_kind": ("kind", tokenizers[-1:]),
-        **{name: (name, tokenizers) for name in ("lowercase", "normalize_spaces", "normalization_rule")},
+    first, last = tokenizers[:1], tokenizers[-1:]
+    # What the tokenizers have of each option; the option must be one of these.
+    received: dict[str, list[Any]] = {
+        "kind": [tokenizer.kind for tokenizer in first],
+        "target_kind": [tokenizer.kind for tokenizer in last],
+        # A maximum may be higher than what was reached.
+        "size": [max(asked.size or 0, tokenizer.vocabulary_size) for tokenizer in tokenizers],
+        "shared": [len({tokenizer.fingerprint() for tokenizer in tokenizers}) < len(tokenizers)],
+        **{
+            name: [getattr(tokenizer, name, None) for tokenizer in tokenizers]
+            for name in ("lowercase", "normalize_spaces", "normalization_rule")
+        },
     }
     differing = [
-        f"{name}={value!r} where the model has {' and '.join(map(repr, received))}"
-        for name, (attribute, those) in options.items()
+        f"{name}={value!r} where the model has {' and '.join(map(repr, theirs))}"
+        for name, theirs in received.items()
         if name in type(asked).model_fields
         and (value := getattr(asked, name)) != type(asked).model_fields[name].default
-        and value not in (received := [getattr(tokenizer, attribute, None) for tokenizer in those])
+        and value not in theirs
     ]
     if differing:
         raise InputError(

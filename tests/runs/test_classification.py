@@ -136,6 +136,8 @@ def test_the_labels_of_an_earlier_model_keep_their_outputs(
     [
         ({"target_kind": "character"}, r"`target_kind` is an option of task="),
         ({"kind": "character"}, r"own vocabularies\. Received: kind='character' where .* 'whitespace'\."),
+        ({"size": 5}, r"Received: size=5 where the model has 13\."),
+        ({"multi_label": True}, r"`multi_label` must be that of .* Received: True where the model has False"),
         ({"lowercase": True}, r"Received: lowercase=True where the model has False\."),
         ({"normalization_rule": "identity"}, r"normalization_rule='identity' where the model has None"),
         ({"preset": "big"}, r"Received: hidden_dim=1024 where the model has 16, num_heads=16 where "),

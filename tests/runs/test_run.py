@@ -293,6 +293,7 @@ def test_a_run_begins_where_the_earlier_one_stands(pairs_file: Path, earlier: st
         ),
         ({"subword_dropout": 0.1}, r"subword_dropout=0\.1, .*CharacterTokenizer and CharacterTokenizer"),
         ({"initial_model": "runs/absent"}, "runs/absent is not the directory of a model"),
+        ({"size": 8}, r"own vocabularies\. Received: size=8 where the model has \d+ and \d+\."),
     ],
 )
 def test_what_an_earlier_model_is_not(
@@ -303,6 +304,16 @@ def test_what_an_earlier_model_is_not(
     with pytest.raises(InputError, match=message):
         run.train()
     assert run.num_epochs == 0
+
+
+def test_a_vocabulary_of_both_sides_is_not_two(pairs_file: Path, tmp_path: Path) -> None:
+    tokenizer = kt.text.CharacterTokenizer.train(["ab"])
+    model = kt.Transformer(6, 6, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
+    kt.Translator(model, tokenizer, tokenizer).save(tmp_path / "earlier")
+    options = {"run_directory": str(tmp_path), "initial_model": str(tmp_path / "earlier"), "shared": False}
+    run = kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **options))
+    with pytest.raises(InputError, match=r"Received: shared=False where the model has True\."):
+        run.train()
 
 
 @pytest.mark.slow
