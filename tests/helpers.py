@@ -25,7 +25,7 @@ GreedySearch, SampleSearch, BeamSearch = (
     for kind in (decoding.GreedySearch, decoding.SampleSearch, decoding.BeamSearch)
 )
 score_tokens = partial(decoding.score_tokens, special_ids=SPECIAL_IDS)
-align_targets = partial(decoding.align_targets, special_ids=SPECIAL_IDS)
+target_attention = partial(decoding.target_attention, special_ids=SPECIAL_IDS)
 
 
 def score_targets(*args: Any, **kwargs: Any) -> tuple[Any, Any]:

@@ -15,7 +15,6 @@ from keras_transformer.data.labelled_texts import read_labelled
 from keras_transformer.data.labels import label_names
 from keras_transformer.data.masked_tokens import mask_tokens
 from keras_transformer.data.noise import subword_dropout
-from keras_transformer.data.packing import pack_texts
 from keras_transformer.data.pairs import mix_pairs, split_pairs
 from keras_transformer.data.parallel_text import ParallelText
 from keras_transformer.data.pipeline import translation_dataset
@@ -36,7 +35,6 @@ __all__ = [
     "label_names",
     "mask_tokens",
     "mix_pairs",
-    "pack_texts",
     "read_frame_pairs",
     "read_frames",
     "read_labelled",

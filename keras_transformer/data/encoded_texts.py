@@ -12,7 +12,6 @@ from keras_transformer._arguments import as_strings, check_flags, check_kind, ch
 from keras_transformer.data.batching import _Encoded
 from keras_transformer.data.encoding import _CHUNK_SIZE, _tokenize
 from keras_transformer.data.labels import _checked_examples, _LabelNumbers
-from keras_transformer.data.packing import pack_texts
 from keras_transformer.errors import InputError
 from keras_transformer.text import Tokenizer, encode_words
 from keras_transformer.types import NOT_COUNTED, SPECIAL_IDS, LabelledText, TaggedText
@@ -56,8 +55,10 @@ class EncodedTexts(_Encoded):
             tokenizer: Tokenizer of the model.
             max_length: Maximum number of tokens of a row, including one special token. Longer texts are
                 dropped and logged as a warning, unless `packed` is True.
-            packed: Whether to pack the texts into rows of `max_length` tokens without padding, see
-                `pack_texts`. Use it for running text and long documents; texts of any length are kept.
+            packed: Whether to concatenate the texts and cut them into rows of `max_length` tokens, so that
+                texts of any length are kept and only the last row is shorter. Tokens attend to earlier texts
+                of their row, as in Brown et al. 2020, "Language Models are Few-Shot Learners", appendix B.
+                Use it for running text and long documents.
 
         Returns:
             The rows, in the order of the texts.
@@ -74,32 +75,31 @@ class EncodedTexts(_Encoded):
         if not several:
             raise InputError("There must be at least one text. Received: 0 texts.")
         token_ids = _tokenize(several, tokenizer)
+        num_dropped = 0
+        if not packed:
+            is_long = np.asarray(token_ids.row_lengths()) + 1 > max_length
+            num_dropped = int(is_long.sum())
+            if num_dropped == len(several):
+                raise InputError(
+                    f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
+                    "`packed` they are kept, in pieces."
+                )
+            if num_dropped:
+                share = 100 * num_dropped / len(several)
+                _LOGGER.warning(
+                    "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` splits them.",
+                    *(num_dropped, len(several), share, max_length),
+                )
+            token_ids = tf.ragged.boolean_mask(token_ids, ~is_long)
+        start, end = (tf.fill([token_ids.nrows(), 1], each) for each in (SPECIAL_IDS.start, SPECIAL_IDS.end))
+        inputs, labels = tf.concat([start, token_ids], axis=1), tf.concat([token_ids, end], axis=1)
         if packed:
-            inputs, labels = zip(*pack_texts(token_ids, max_length).as_numpy_iterator(), strict=True)
-            # Only the last row is padded.
-            rows = (np.stack(side) for side in (inputs, labels))
-            ragged = [tf.RaggedTensor.from_tensor(side, padding=SPECIAL_IDS.pad) for side in rows]
-            return cls(inputs=ragged[0], labels=ragged[1])
-        is_long = np.asarray(token_ids.row_lengths()) + 1 > max_length
-        num_dropped = int(is_long.sum())
-        if num_dropped == len(several):
-            raise InputError(
-                f"Every text is too long. Received: {num_dropped} texts over {max_length} tokens. With "
-                "`packed` they are kept, in pieces."
+            size = len(inputs.flat_values)
+            splits = [*range(0, size, max_length), size]
+            inputs, labels = (
+                tf.RaggedTensor.from_row_splits(side.flat_values, splits) for side in (inputs, labels)
             )
-        if num_dropped:
-            share = 100 * num_dropped / len(several)
-            _LOGGER.warning(
-                "Dropped %d of %d texts (%.1f %%) as too long: over %d tokens. `packed` splits them.",
-                *(num_dropped, len(several), share, max_length),
-            )
-        kept = tf.ragged.boolean_mask(token_ids, ~is_long)
-        start, end = (tf.fill([kept.nrows(), 1], each) for each in (SPECIAL_IDS.start, SPECIAL_IDS.end))
-        return cls(
-            inputs=tf.concat([start, kept], axis=1),
-            labels=tf.concat([kept, end], axis=1),
-            num_dropped=num_dropped,
-        )
+        return cls(inputs=inputs, labels=labels, num_dropped=num_dropped)
 
     @classmethod
     def encode_labelled(

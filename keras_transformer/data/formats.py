@@ -26,7 +26,6 @@ from keras_transformer.types import Pair
 _Cells: TypeAlias = list[str] | dict[str, str]
 _Rows: TypeAlias = Iterator[tuple[int, _Cells]]  # line number and cells
 _OpenRows: TypeAlias = Callable[[], _Rows]
-_CellsOf: TypeAlias = Callable[[object, object], _Cells]  # from a JSON row and its origin
 
 _SAMPLE_SIZE = 1000
 _MAX_CELL_LINES = 100
@@ -344,48 +343,41 @@ def _delimited(path: Path, delimiter: str, *, skipped: int = 0, has_width: bool 
         raise InputError(f"{path}:{reader.line_num + skipped}: is not valid CSV: {error}.") from error
 
 
-def _open_json(
-    path: Path, is_row: Callable[[object], bool] | None = None, cells_of: _CellsOf | None = None
-) -> _OpenRows:
-    """Read an object per line, or an array of objects. Texts may be in a nested object."""
+def _open_json(path: Path, *, has_lists: bool = False) -> _OpenRows:
+    """Read an object per line, or an array of objects. Texts may be in a nested object, cells be lists."""
     first = next(line for line in itertools.chain(_iterate_lines(path), ["{}"]) if line.strip())
     try:
         value = json.loads(first)
     except (ValueError, RecursionError):
         value = None
-    has_rows = value is not None and (is_row or _is_row)(value)
+    has_rows = value is not None and _is_row(value, has_lists)
     if isinstance(value, dict) and not has_rows and _ending(path) != ".json":
         wanted = "each line must be a JSON object of texts, without lists of objects"
         raise InputError(f"{path}: {wanted}; an array of rows is a .json file. Received: {first[:80]!r}.")
-    return functools.partial(_json_lines if has_rows else _json_array, path, cells_of or _json_cells)
+    return functools.partial(_json_lines if has_rows else _json_array, path, has_lists)
 
 
-def _is_row(value: object) -> bool:
+def _is_row(value: object, has_lists: bool) -> bool:
+    """Return whether a value is a row, and does not hold rows: lists of objects, or one list of lists."""
     if isinstance(value, list):
-        return all(map(_is_text, value))
+        return all(_is_cell(each, has_lists) for each in value)
     if not isinstance(value, dict):
         return False
-    # Lists are not texts. The object of an empty file is `{}`.
-    has_texts = not value or not all(isinstance(each, list) for each in value.values())
-    return has_texts and _is_object_row(value)
-
-
-def _is_object_row(value: object) -> bool:
-    """Return whether an object is a row, and does not hold rows: lists of objects, or one list of lists."""
-    if not isinstance(value, dict):
+    # The object of an empty file is `{}`.
+    if value and not has_lists and all(isinstance(each, list) for each in value.values()):
         return False
     cells = [each for several in value.values() if isinstance(several, list) for each in several]
     rows = (dict, list) if len(value) == 1 else (dict,)
     return not any(isinstance(each, rows) for each in cells)
 
 
-def _json_lines(path: Path, cells_of: _CellsOf) -> _Rows:
+def _json_lines(path: Path, has_lists: bool) -> _Rows:
     for number, line in enumerate(_iterate_lines(path), start=1):
         if line.strip():
-            yield number, cells_of(_parsed(line, f"{path}:{number}"), f"{path}:{number}")
+            yield number, _json_cells(_parsed(line, f"{path}:{number}"), f"{path}:{number}", has_lists)
 
 
-def _json_array(path: Path, cells_of: _CellsOf) -> _Rows:
+def _json_array(path: Path, has_lists: bool) -> _Rows:
     parts, size = [], 0
     for line in _iterate_lines(path):
         parts.append(line)
@@ -400,7 +392,7 @@ def _json_array(path: Path, cells_of: _CellsOf) -> _Rows:
     if len(lists) != 1 or not isinstance(lists[0], list):
         raise InputError(f"{path} must hold an object of texts on each line, or one array of such objects.")
     for number, value in enumerate(lists[0], start=1):
-        yield number, cells_of(value, f"{path}, row {number}")
+        yield number, _json_cells(value, f"{path}, row {number}", has_lists)
 
 
 def _parsed(text: str, origin: object) -> Any:
@@ -410,13 +402,15 @@ def _parsed(text: str, origin: object) -> Any:
         raise InputError(f"{origin} is not valid JSON: {error}.") from error
 
 
-def _is_text(value: object) -> bool:
-    """Return whether a JSON value is a text: also a number and null, but no list, object, true or false."""
+def _is_cell(value: object, has_lists: bool) -> bool:
+    """Return whether a JSON value is a text: also a number and null; with `has_lists`, all but an object."""
+    if has_lists:
+        return not isinstance(value, dict)
     return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
 
 
-def _json_cells(value: object, origin: object, is_cell: Callable[[object], bool] = _is_text) -> _Cells:
-    if isinstance(value, list) and all(map(is_cell, value)):
+def _json_cells(value: object, origin: object, has_lists: bool) -> _Cells:
+    if isinstance(value, list) and all(_is_cell(each, has_lists) for each in value):
         return [_json_cell(each) for each in value]
     if not isinstance(value, dict):
         raise InputError(f"{origin} must be a JSON object of texts. Received: {str(value)[:80]!r}.")
@@ -426,7 +420,7 @@ def _json_cells(value: object, origin: object, is_cell: Callable[[object], bool]
         if isinstance(item, dict)
         for key, each in item.items()
     }
-    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if is_cell(each)}
+    return {name: _json_cell(each) for name, each in {**value, **inner}.items() if _is_cell(each, has_lists)}
 
 
 def _json_cell(value: Any) -> str:

@@ -18,9 +18,7 @@ from keras_transformer.data.formats import (
     _column_indices,
     _columns_error,
     _ending,
-    _is_object_row,
     _json_cell,
-    _json_cells,
     _Layout,
     _names_of_columns,
     _open_json,
@@ -148,23 +146,11 @@ class _LabelledFile(_PairsFile):
 
     def _open_format(self) -> _OpenRows:
         if _ending(self.path) in (".jsonl", ".ndjson", ".json"):
-            return _open_json(self.path, _is_labelled_row, _labelled_cells)
+            return _open_json(self.path, has_lists=True)
         return super()._open_format()
 
     def _choose_columns(self, head: list[_Cells]) -> _Layout:
         return _text_and_label_columns(self.path, head, self.columns)
-
-
-def _is_labelled_row(value: object) -> bool:
-    """Return whether the first line is a row, not the start of an array of rows."""
-    if isinstance(value, list):
-        return not any(isinstance(each, dict) for each in value)
-    return _is_object_row(value)
-
-
-def _labelled_cells(value: object, origin: object) -> _Cells:
-    """Return the cells of a JSON row, which may be lists of labels."""
-    return _json_cells(value, origin, lambda each: not isinstance(each, dict))
 
 
 def _text_and_label_columns(path: Path, rows: Sequence[_Cells], wanted: tuple[str, str] | None) -> _Layout:

@@ -18,7 +18,6 @@ from keras_transformer.data.formats import (
     _open_json,
     _shown_cells,
 )
-from keras_transformer.data.labelled_texts import _is_labelled_row, _labelled_cells
 from keras_transformer.data.parallel_text import _as_list, _matching_files, split_columns
 from keras_transformer.data.text_files import Files, _iterate_lines
 from keras_transformer.errors import InputError
@@ -165,7 +164,7 @@ def _is_space(character: str) -> bool:
 
 
 def _iterate_objects(path: Path, columns: tuple[str, str] | None) -> Iterator[TaggedText]:
-    for number, cells in _open_json(path, _is_labelled_row, _labelled_cells)():
+    for number, cells in _open_json(path, has_lists=True)():
         origin = f"{path}:{number}"
         tokens, tags = (_strings(cell, origin) for cell in _token_and_tag_cells(path, cells, columns))
         if len(tokens) != len(tags):

@@ -5,7 +5,6 @@ from keras_transformer.decoding.constraints import Constraints
 from keras_transformer.decoding.generation import generate, stream_tokens
 from keras_transformer.decoding.sampling import GreedySearch, SampleSearch
 from keras_transformer.decoding.scoring import (
-    align_targets,
     score_tokens,
     target_attention,
 )
@@ -18,7 +17,6 @@ __all__ = [
     "SampleSearch",
     "Search",
     "SearchResult",
-    "align_targets",
     "generate",
     "score_tokens",
     "stream_tokens",

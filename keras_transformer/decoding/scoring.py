@@ -1,7 +1,6 @@
 """Scores and alignments of given targets, computed in one teacher-forced pass."""
 
 from collections.abc import Callable
-from numbers import Integral
 from typing import NamedTuple
 
 import keras
@@ -94,52 +93,6 @@ def score_tokens(
     )
 
 
-def align_targets(
-    model: Transformer | Ensemble,
-    inputs: Tensor,
-    target_ids: Tensor,
-    layer: int = -1,
-    padding_mask: Tensor | None = None,
-    *,
-    special_ids: SpecialIds,
-) -> Tensor:
-    """Return the cross-attention of one decoder layer for sources and given targets, as an alignment.
-
-    One teacher-forced pass computes the same attention as a search that generates these targets. The most
-    attended source token is often, but not always, the translation. In deep models the last but one layer
-    (-2) tends to align better than the last.
-
-    Args:
-        model: A `Transformer` or an `Ensemble` with weights.
-        inputs: Sources, as for `generate`.
-        target_ids: As for `score_tokens`.
-        layer: Index of the decoder layer; negative ones count from the last. Defaults to the last.
-        padding_mask: As for `score_tokens`.
-        special_ids: As for `score_tokens`.
-
-    Returns:
-        Mean attention over the heads, float32 `(b, t, s)`. The row of a target token sums to 1;
-        rows of padding are 0.
-
-    Raises:
-        TypeError: If targets are not integers.
-        ValueError: As for `score_tokens`, or if the layer does not exist.
-
-    Example:
-        >>> from keras_transformer.models import Transformer
-        >>> model = Transformer(9, 11, num_layers=2, hidden_dim=8, num_heads=2, intermediate_dim=16)
-        >>> tuple(align_targets(model, [[4, 5, 3]], [[7, 9, 6, 3]], special_ids=SpecialIds()).shape)
-        (1, 4, 3)
-    """
-    check_kind(Integral, layer=layer)
-    target_ids = _checked_targets(target_ids, special_ids)
-    scores = target_attention(model, inputs, target_ids, padding_mask, special_ids=special_ids)
-    # (b, h, t, s) -> (b, t, s)
-    attention = ops.mean(ops.cast(scores[_layer_name(scores, layer)], "float32"), axis=1)
-    is_token = ops.not_equal(target_ids, special_ids.pad)
-    return ops.where(is_token[..., None], attention, 0.0)
-
-
 def target_attention(
     model: Transformer | Ensemble,
     inputs: Tensor,
@@ -153,7 +106,7 @@ def target_attention(
     Args:
         model: A `Transformer` or an `Ensemble` with weights.
         inputs: Sources, as for `generate`.
-        target_ids: As for `score_tokens`, but an array or a tensor, and not checked.
+        target_ids: As for `score_tokens`.
         padding_mask: As for `score_tokens`.
         special_ids: As for `score_tokens`.
 
@@ -163,8 +116,10 @@ def target_attention(
         is predicted.
 
     Raises:
-        TypeError: If the model has no `attention_scores`.
+        TypeError: If the model has no `attention_scores`, or targets are not integers.
+        ValueError: As for `score_tokens`.
     """
+    target_ids = _checked_targets(target_ids, special_ids)
     if not hasattr(model, "attention_scores"):
         raise TypeError(
             f"`model` must show its attention, as a `Transformer` does. Received: model={model!r:.200}."
@@ -204,13 +159,3 @@ def _checked_targets(target_ids: Tensor, special_ids: SpecialIds) -> Tensor:
             f"`target_ids` must not begin with the start token. Received: target_ids={values.tolist()}."
         )
     return ops.cast(target_ids, "int32")
-
-
-def _layer_name(scores: dict[str, Tensor], layer: int) -> str:
-    """Return the name of a decoder layer's cross-attention; names count layers from 1."""
-    num_layers = sum(name.startswith("decoder/") and name.endswith("/cross_attention") for name in scores)
-    if not -num_layers <= layer < num_layers:
-        raise ValueError(
-            f"`layer` must be one of the {num_layers} layers of the decoder. Received: layer={layer}."
-        )
-    return f"decoder/layer_{layer % num_layers + 1}/cross_attention"

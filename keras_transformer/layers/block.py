@@ -223,6 +223,8 @@ class _Stack(_Block):
         check_positive(num_layers=num_layers)
         check_flags(share_layers=share_layers)
         self.num_layers = num_layers
+        if final_norm is not None:
+            check_flags(final_norm=final_norm)
         self.final_norm = final_norm
         self.share_layers = share_layers
 

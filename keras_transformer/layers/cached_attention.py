@@ -5,7 +5,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer._arguments import as_boolean, as_position, known_values
+from keras_transformer._arguments import as_boolean, as_position
 from keras_transformer._backend.attention import attend_step
 from keras_transformer._backend.indexing import dynamic_shape
 from keras_transformer._backend.loop import PositionBuffer, snapshot_weights
@@ -64,14 +64,12 @@ def _mask_to_bias(mask: Tensor) -> Tensor:
 
 def _check_position(position: Tensor | int, num_slots: Tensor | int, num_hypotheses: int) -> None:
     # Checked where the position is known: JAX would ignore a write past the end.
-    known = known_values(ops.convert_to_tensor(position))
-    if known is None or not isinstance(num_slots, int):
+    if not isinstance(position, int) or not isinstance(num_slots, int):
         return
     max_length = num_slots // num_hypotheses
-    if not 0 <= int(known) < max_length:
+    if not 0 <= position < max_length:
         raise ValueError(
-            f"`position` must be at least 0 and below max_length={max_length}. "
-            f"Received: position={int(known)}."
+            f"`position` must be at least 0 and below max_length={max_length}. Received: position={position}."
         )
 
 

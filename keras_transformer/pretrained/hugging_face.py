@@ -1,6 +1,7 @@
 """Conversion between Hugging Face model directories and tasks."""
 
 import dataclasses
+import functools
 import logging
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -29,7 +30,7 @@ from keras_transformer.pretrained.weights import _check_sizes, _load_model
 from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
 from keras_transformer.pretrained.word_level import _read_word_level, _word_level_files
 from keras_transformer.pretrained.written_encoder import _written_encoder
-from keras_transformer.pretrained.written_model import _write_model
+from keras_transformer.pretrained.written_model import _as_family, _first_fit
 from keras_transformer.tasks import TextClassifier, TextTagger, Translator
 from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -300,7 +301,7 @@ def _save_translator(translator: Translator, directory: Path) -> None:
     model = _checked_model(translator.model)
     start_id, ids = _start(model, ids)
     families = {kind: kind_of for kind in _WRITTEN if issubclass(kind_of := _FAMILIES[kind], _EncoderDecoder)}
-    written = _write_model(model, ids, max(lengths), families)
+    written = _first_fit(families, functools.partial(_as_family, model, ids, max(lengths)))
     special = {
         "decoder_start_token_id": start_id,
         "eos_token_id": written.family.eos_token_id,

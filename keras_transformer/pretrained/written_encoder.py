@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from keras_transformer.models import EncoderModel
 from keras_transformer.pretrained.bert import _EncoderFamily, _Head
 from keras_transformer.pretrained.tokenizers import _subword_files
 from keras_transformer.pretrained.weights import _pairs
+from keras_transformer.pretrained.written_model import _first_fit, _MisfitError
 from keras_transformer.tasks import TextClassifier, TextTagger
 from keras_transformer.text import BertTokenizer, BytePairTokenizer
 from keras_transformer.types import SPECIAL_IDS
@@ -32,7 +34,11 @@ def _written_encoder(
         received = f"a {type(model).__name__} and a {type(tokenizer).__name__}"
         wanted = "the model must be an EncoderModel with the tokenizer of BERT or RoBERTa"
         raise ValueError(f"To be written for transformers, {wanted}. Received: {received}.")
-    kind, family, head = _family(model, task, families)
+    is_roberta = isinstance(tokenizer, BytePairTokenizer)
+    families = {
+        kind: of for kind, of in families.items() if (of.tokenizer_class == "RobertaTokenizer") == is_roberta
+    }
+    kind, family, head = _first_fit(families, partial(_as_family, model, task))
     ids, names = tokenizer.original_ids, family.tables["source"]
     tensors = {
         pair.name: np.ascontiguousarray(pair.tensor())
@@ -58,30 +64,23 @@ def _architecture(family: _EncoderFamily, task: TextClassifier | TextTagger) -> 
     return next(name for name in family.architectures if name.endswith(ending))
 
 
-def _family(
-    model: EncoderModel, task: TextClassifier | TextTagger, families: Mapping[str, type[_EncoderFamily]]
+def _as_family(
+    model: EncoderModel, task: TextClassifier | TextTagger, kind: str, of: type[_EncoderFamily]
 ) -> tuple[str, _EncoderFamily, _Head]:
-    ids, misfits = task.tokenizer.original_ids, []
+    ids = task.tokenizer.original_ids
     given = {**model.config.get_config(), "num_encoder_layers": model.config.num_layers}
-    for kind, of in families.items():
-        if (of.tokenizer_class == "RobertaTokenizer") != isinstance(task.tokenizer, BytePairTokenizer):
-            continue
-        fields = of.fields({**given, "max_length": given["max_length"] or 2})
-        family = of(**fields, vocab_size=len(ids), pad_token_id=int(ids[SPECIAL_IDS.pad]))
-        unused = (given["max_length"] or 2) - (family.max_length or 0)  # before the first position
-        family = dataclasses.replace(
-            family, max_position_embeddings=fields["max_position_embeddings"] + unused
-        )
-        head = family.head(_architecture(family, task))
-        body = {**family.options(), "scale_embeddings": False, **head.options}
-        body["num_layers"] = body.pop("num_encoder_layers")
-        wanted = EncoderModel(len(ids), given["num_outputs"], **body).config.get_config()
-        different = [name for name in _NAMES.split() if given[name] != wanted[name]]
-        if not different:
-            return kind, family, head
-        theirs, ours = (", ".join(f"{name}={each[name]!r}" for name in different) for each in (wanted, given))
-        misfits.append((len(different), f"The nearest, {kind}, has {theirs}. Received: {ours}."))
-    raise ValueError(f"The model must have the options of a model of transformers. {min(misfits)[1]}")
+    fields = of.fields({**given, "max_length": given["max_length"] or 2})
+    family = of(**fields, vocab_size=len(ids), pad_token_id=int(ids[SPECIAL_IDS.pad]))
+    unused = (given["max_length"] or 2) - (family.max_length or 0)  # before the first position
+    family = dataclasses.replace(family, max_position_embeddings=fields["max_position_embeddings"] + unused)
+    head = family.head(_architecture(family, task))
+    body = {**family.options(), "scale_embeddings": False, **head.options}
+    body["num_layers"] = body.pop("num_encoder_layers")
+    theirs = EncoderModel(len(ids), given["num_outputs"], **body).config.get_config()
+    pairs = {name: (given[name], theirs[name]) for name in _NAMES.split()}
+    if different := {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}:
+        raise _MisfitError(of, **different)
+    return kind, family, head
 
 
 def _tokenizer_files(tokenizer: BertTokenizer | BytePairTokenizer, max_length: int) -> dict[str, bytes]:

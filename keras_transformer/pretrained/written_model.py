@@ -1,19 +1,20 @@
 """Export of a `Transformer` as a Hugging Face family: configuration and tensors."""
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from keras_transformer.models import Transformer, TransformerConfig
-from keras_transformer.pretrained.family import _EncoderDecoder
+from keras_transformer.pretrained.family import _EncoderDecoder, _Family
 from keras_transformer.pretrained.weights import _BIAS, _NO_TOKEN_BIAS, _array, _pairs, _positions, _scatter
 from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
+_F, _T = TypeVar("_F", bound=_Family), TypeVar("_T")
 
 # Options that must be equal. Dropout rates are free; tables and vocabularies are handled separately.
 _NAMES = (
@@ -35,7 +36,7 @@ class _Written(NamedTuple):
 class _MisfitError(Exception):
     """Some options of the model and the family differ."""
 
-    def __init__(self, family: type[_EncoderDecoder], **pairs: tuple[object, object]) -> None:
+    def __init__(self, family: type[_Family], **pairs: tuple[object, object]) -> None:
         received, theirs = (
             ", ".join(f"{name}={pair[side]!r}" for name, pair in pairs.items()) for side in (0, 1)
         )
@@ -46,17 +47,12 @@ class _MisfitError(Exception):
         self.number = len(pairs)
 
 
-def _write_model(
-    model: Transformer,
-    ids: Mapping[str, _Ids],
-    num_positions: int,
-    families: Mapping[str, type[_EncoderDecoder]],
-) -> _Written:
-    """Export a model as the first family that fits; raise ValueError if none does."""
+def _first_fit(families: Mapping[str, type[_F]], write: Callable[[str, type[_F]], _T]) -> _T:
+    """Export as the first family that fits; raise ValueError if none does."""
     misfits = []
     for kind, family in families.items():
         try:
-            return _as_family(model, ids, num_positions, kind, family)
+            return write(kind, family)
         except _MisfitError as misfit:
             misfits.append(misfit)
     # If several are equally near, report the last, which is the more general one.

@@ -26,7 +26,7 @@ from keras_transformer.runs.kind import RunKind
 CONFIG_FILE = "config.json"
 REPORT_FILE, PAGE_FILE = "report.json", "report.html"
 CHECKPOINTS = "checkpoints"
-_CURVES = ("training.csv", "training.png", "tensorboard")
+_CURVES = ("training.csv", "tensorboard")
 
 # Directories for the run that `overwrite` replaces. `_REPLACED` holds all its files, `_MOVING` those moved
 # so far, there or back, while the new run has no files. After a kill the name shows which of the two it is.
@@ -38,8 +38,7 @@ _LOGGER = logging.getLogger(__name__)
 # All other files in the directory, such as training texts, belong to the user and are never touched.
 def content(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:
     """Return the names of all files that runs of these kinds write."""
-    pictures = dict.fromkeys(name for kind in kinds for name in kind.pictures)
-    return (*_before_a_checkpoint(kinds), *_saved_task(kinds), *pictures, PAGE_FILE, REPORT_FILE)
+    return (*_before_a_checkpoint(kinds), *_saved_task(kinds), PAGE_FILE, REPORT_FILE)
 
 
 def _before_a_checkpoint(kinds: Iterable[type[RunKind]]) -> tuple[str, ...]:

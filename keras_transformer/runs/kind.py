@@ -105,8 +105,6 @@ class RunKind(abc.ABC):
     """Report page in `templates/`: `report.html`, or a page that extends it."""
     max_decoded: ClassVar[int | None] = None
     """Number of scored examples to decode, the first ones. None for all."""
-    pictures: ClassVar[tuple[str, ...]] = ()
-    """Files that `page` writes into the directory of the run."""
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -367,7 +365,7 @@ class RunKind(abc.ABC):
         """Return terminal lines that show outputs; the first line is a header."""
 
     def page(self, results: RunResults) -> dict[str, Any]:
-        """Write the `pictures` of the report, and return values for its `template`."""
+        """Return values for the `template` of the report."""
         return {}
 
 

@@ -25,7 +25,7 @@ from keras_transformer.runs.kind import ProgressBar, Readers, RunData, RunKind, 
 from keras_transformer.runs.large_corpus import _large_corpus, _LargeCorpus
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.translation_options import TranslationConfig
-from keras_transformer.runs.translation_report import ATTENTION_FILE, _page
+from keras_transformer.runs.translation_report import _page
 from keras_transformer.tasks import TextTask, Translation, Translator
 from keras_transformer.text.subword import SubwordTokenizer
 from keras_transformer.text.tokenizer import Tokenizer
@@ -53,7 +53,6 @@ class TranslationRun(RunKind):
     needs = "pairs: --pairs NAME"
     verb = "translate"
     template = "translation.html"
-    pictures: ClassVar[tuple[str, ...]] = (ATTENTION_FILE,)
     config: Any
 
     def read(self) -> RunData:

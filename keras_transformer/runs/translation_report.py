@@ -10,9 +10,7 @@ from keras_transformer.runs.kind import RunResults
 from keras_transformer.runs.report import text_side, visible
 from keras_transformer.tasks import Translation
 from keras_transformer.types import SPECIAL_IDS, SPECIAL_TOKENS, Pair
-from keras_transformer.visualization.attention import plot_attention
 
-ATTENTION_FILE = "attention.png"
 _NUM_EXAMPLES = 6  # for each of worst, random and best
 _NUM_WITH_MAPS = 10  # outputs with attention maps
 _MAX_WEIGHTS = 300_000  # of all embedded maps, two or three bytes each
@@ -27,11 +25,11 @@ def _page(
     shown: Callable[[Any], str],
     sides: Sequence[int] = (0, 1),
 ) -> dict[str, Any]:
-    """Return the values of `translation.html`, and draw the attention of the first test output."""
+    """Return the values of `translation.html`."""
     chrf = _chrf(results.data.test[:_MAX_RANKED], results.outputs)
     examples = _examples(chrf, results.outputs, seed)
-    # The first, whose picture is also drawn, then worst, random and best in turn.
-    numbers = [0, *(number for turn in zip(*examples.values(), strict=True) for number in turn)]
+    # Worst, random and best in turn.
+    numbers = [number for turn in zip(*examples.values(), strict=True) for number in turn]
     return {
         "chrf": chrf,
         "examples": examples,
@@ -58,20 +56,12 @@ def _examples(chrf: list[float], outputs: list[Translation], seed: int) -> dict[
 def _outputs_with_maps(
     results: RunResults, numbers: list[int], shown: Callable[[Any], str]
 ) -> dict[int, dict[str, Any]]:
-    """Return outputs with their attention maps, up to `_MAX_WEIGHTS`, and draw those of the first."""
+    """Return outputs with their attention maps, up to `_MAX_WEIGHTS`."""
     with_maps: dict[int, dict[str, Any]] = {}
     num_left = _MAX_WEIGHTS
     for number in numbers:
         source = results.data.test[number][0]
         alignment, maps = results.task.attention_maps(source, results.outputs[number])
-        if not number:
-            plot_attention(
-                alignment.attention,
-                alignment.source_tokens,
-                alignment.output_tokens,
-                path=results.directory / ATTENTION_FILE,
-                title="Cross-attention, last decoder layer",
-            )
         num_weights = sum(scores.size for scores in maps.values())
         if num_weights > num_left:
             continue

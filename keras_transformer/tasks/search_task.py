@@ -1,7 +1,6 @@
 """Base class of tasks with a search, `Translator` and `TextGenerator`: decoding and streaming."""
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Self
 
@@ -9,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import check_kind, check_number
+from keras_transformer._arguments import check_kind, check_number, warn_user
 from keras_transformer.decoding import GreedySearch, Search, stream_tokens
 from keras_transformer.tasks.long_texts import ABOUT_SPLITTING, SPLITTING, WhichTexts
 from keras_transformer.tasks.model_task import ModelTask
@@ -185,7 +184,7 @@ class SearchTask(ModelTask, TextTask):
         if bool(is_cut[0]):
             limit = f"{self.noun}'s {self.max_source_length} {self.reader.unit}"
             message = f"The text was longer than the {limit} and was cut off."
-            warnings.warn(message, TruncationWarning, stacklevel=2)
+            warn_user(message, TruncationWarning)
         given, padding_mask, prefix_ids = functions.decoding_inputs(tuple(map(np.asarray, inputs)))
         steps = self._streams[key](given, prefix_ids, padding_mask)
         token_ids = (int(step[0]) for step in steps)

@@ -1,13 +1,12 @@
 """Base class of all tasks: from any number of sources to results in the same order."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformer._arguments import check_kind, check_number
+from keras_transformer._arguments import check_kind, check_number, warn_user
 from keras_transformer.tasks.results import ServedSignature, TruncationWarning
 from keras_transformer.text import Reader, Tokenizer
 from keras_transformer.types import Batch, Progress, Signature, Value
@@ -99,4 +98,4 @@ class Task:
         # The limits of an export are not known.
         limits = f"limits ({limits})" if limits else "limits"
         message = f"{subject} longer than the {self.noun}'s {limits} and were cut off."
-        warnings.warn(message, TruncationWarning, stacklevel=4)
+        warn_user(message, TruncationWarning)

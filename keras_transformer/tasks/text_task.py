@@ -178,7 +178,7 @@ class TextTask(Task):
         The arguments are those of `translate`, except that `texts` must not be a single string.
 
         Returns:
-            For each source the output, the tokens of source and output and the attention, as from
-            `decoding.align_targets`. Empty for an empty source.
+            For each source the output, the tokens of source and output, and the attention of the last
+            decoder layer. Empty for an empty source.
         """
         return self._in_batches("align", self.reader.check("texts", texts), batch_size, progress)

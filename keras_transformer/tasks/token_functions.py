@@ -6,7 +6,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-from keras_transformer.decoding import Search, SearchResult, align_targets, generate, score_tokens
+from keras_transformer.decoding import Search, SearchResult, generate, score_tokens, target_attention
 from keras_transformer.types import SPECIAL_IDS, Batch, Tensor
 
 # Number of most likely tokens that are returned for each scored token.
@@ -88,10 +88,13 @@ class _TokenFunctions(NamedTuple):
         )
 
     def attend(self, inputs: Batch, target_ids: Tensor) -> Tensor:
-        """Return the cross-attention of targets `(b, t)`, float32 `(b, t, s)`."""
+        """Return the last layer's attention of targets `(b, t)`, mean over the heads, float32 `(b, t, s)`."""
         source, *mask = inputs
-        last = -1  # decoder layer
-        return align_targets(self.model, source, target_ids, last, *mask, special_ids=SPECIAL_IDS)
+        scores = target_attention(self.model, source, target_ids, *mask, special_ids=SPECIAL_IDS)
+        last = [each for name, each in scores.items() if name.endswith("/cross_attention")][-1]
+        # (b, h, t, s) -> (b, t, s); rows of padding are 0
+        attention = ops.mean(ops.cast(last, "float32"), axis=1)
+        return ops.where((target_ids != SPECIAL_IDS.pad)[..., None], attention, 0.0)
 
 
 class _PromptFunctions(_TokenFunctions):

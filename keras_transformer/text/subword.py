@@ -6,14 +6,13 @@ TensorFlow Serving binary includes. `keras_nlp` wraps it.
 
 import io
 import re
-import warnings
 from collections.abc import Iterable
 from numbers import Integral
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import tensorflow as tf
 
-from keras_transformer._arguments import check_choice, check_flags, check_kind
+from keras_transformer._arguments import check_choice, check_flags, check_kind, warn_user
 from keras_transformer.errors import InputError
 from keras_transformer.text.normalization import REPLACEMENT_CHARACTER, _normalized_batches
 from keras_transformer.text.tokenizer import Tokenizer
@@ -119,11 +118,10 @@ class SubwordTokenizer(Tokenizer):
                     message = f"its characters alone need {smallest[1]} tokens."
                 wanted = f"a subword vocabulary of {vocabulary_size} tokens"
                 raise InputError(f"Cannot train {wanted} on this corpus: {message}") from error
-        warnings.warn(
+        warn_user(
             f"The corpus is too small for a subword vocabulary of {vocabulary_size} tokens. "
             f"It yields {largest[1]}, which are used.",
             VocabularyWarning,
-            stacklevel=2,
         )
         return cls(_train(lines, int(largest[1]), model_type, normalization_rule), lowercase=lowercase)
 

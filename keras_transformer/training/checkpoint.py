@@ -2,10 +2,8 @@
 
 import csv
 import dataclasses
-import importlib.util
 import io
 import math
-import time
 import warnings
 from pathlib import Path
 
@@ -32,9 +30,6 @@ from keras_transformer.training.checkpoint_state import (
 )
 from keras_transformer.training.metrics import _rises
 
-# Drawing takes 0.3 s, which would dominate short epochs.
-_SECONDS_BETWEEN_PICTURES = 10
-
 
 # Rejected: `keras.callbacks.BackupAndRestore`, which deletes the old state before the new one is verified,
 # and `keras.callbacks.EarlyStopping`, which restarts its patience when a run is resumed.
@@ -42,10 +37,9 @@ class Checkpoint(keras.callbacks.Callback):
     """Callback that saves a run after each epoch: model, optimizer, random state and history.
 
     It writes `checkpoints/epoch-{n}.keras` for the newest epochs and the best one, `checkpoints/state.json`,
-    `training.csv`, and, if matplotlib is installed, `training.png` (at most every 10 seconds, and at the
-    end). The directory holds an intact checkpoint at any time, even if the process is killed. Each checkpoint
-    is verified by its SHA-256; a damaged one is skipped with a warning, and training continues from the one
-    before.
+    and `training.csv`. The directory holds an intact checkpoint at any time, even if the process is killed.
+    Each checkpoint is verified by its SHA-256; a damaged one is skipped with a warning, and training
+    continues from the one before. `visualization.plot_training(checkpoint.history)` draws the curves.
 
     Args:
         directory: Directory of the run. If it has checkpoints, `restore` loads the newest intact one.
@@ -90,7 +84,6 @@ class Checkpoint(keras.callbacks.Callback):
         self.keep = keep
         self.patience = patience
         self._has_weights = not state.saved
-        self._drawn = time.monotonic()
 
     @property
     def epoch(self) -> int:
@@ -193,27 +186,11 @@ class Checkpoint(keras.callbacks.Callback):
         state = dataclasses.replace(state, monitor_rises=_rises(self.model, self.monitor)).keep(self.keep)
         # Before the state: if killed in between, the CSV has one row of an epoch that is trained again.
         write_file(self.directory / "training.csv", _table(state.history).encode())
-        if time.monotonic() - self._drawn > _SECONDS_BETWEEN_PICTURES:
-            self._draw(state)
         _write_state(self._checkpoints, state)
         self._state, self._has_weights = state, True
         self._remove_others()
         if self._patience_is_over():
             self.model.stop_training = True
-
-    def on_train_end(self, logs: dict[str, float] | None = None) -> None:
-        """Draw the training curves."""
-        if self._state.saved:
-            self._draw(self._state)
-
-    def _draw(self, state: _CheckpointState) -> None:
-        # matplotlib is optional: training.csv has the same numbers.
-        if importlib.util.find_spec("matplotlib") is None:
-            return
-        from keras_transformer.visualization import plot_training
-
-        plot_training(state.history, path=self.directory / "training.png")
-        self._drawn = time.monotonic()
 
     def _remove_others(self) -> None:
         """Delete older checkpoints and partial files of a killed process."""

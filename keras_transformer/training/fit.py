@@ -70,8 +70,8 @@ def fit(
             weights and gradient accumulation.
         training: Dataset of inputs and labels, as for `model.fit`. It must shuffle itself.
         validation: Validation dataset, as `validation_data` of `model.fit`. Defaults to none.
-        directory: Directory of the run, for `checkpoints`, `training.csv` (with the learning rate),
-            `training.png` and `tensorboard`.
+        directory: Directory of the run, for `checkpoints`, `training.csv` (with the learning rate) and
+            `tensorboard`.
         epochs: Total number of epochs, including those before a resume. Defaults to 10.
         learning_rate: Number or schedule, to compile the model with `compile_model`. Defaults to None, for a
             compiled model. A number also replaces the learning rate of a resumed run.

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_transformer as kt
-from keras_transformer.data import EncodedTexts, pack_texts, text_dataset
+from keras_transformer.data import EncodedTexts, text_dataset
 from keras_transformer.errors import InputError
 
 TOKENIZER = kt.text.CharacterTokenizer(list("ab"))
@@ -57,12 +57,15 @@ def test_epochs_follow_from_the_seed_and_their_number() -> None:
     assert first == [inputs for inputs, _ in batches(encoded, **options)]
 
 
-@pytest.mark.parametrize("length", [2, 7, 40])
-def test_packed_rows_are_those_of_pack_texts(length: int) -> None:
-    found = batches(TEXTS, TOKENIZER, packed=True, max_length=length, shuffle=False, tokens_per_batch=80)
-    wanted = [*pack_texts(TOKENIZER.tokenize(TEXTS), length).as_numpy_iterator()]
-    assert rows(found) == rows([([read], [predicted]) for read, predicted in wanted])
-    assert sum(len(inputs) for inputs, _ in found) == len(wanted)
+@pytest.mark.parametrize("length", [2, 7, 40, 2000])
+def test_packed_rows_hold_every_text_once_and_in_order(length: int) -> None:
+    encoded = EncodedTexts.encode(TEXTS, TOKENIZER, packed=True, max_length=length)
+    ids = TOKENIZER.tokenize(TEXTS).to_list()
+    wanted = [each for text in ids for each in (2, *text)], [each for text in ids for each in (*text, 3)]
+    for side, flat in zip((encoded.inputs, encoded.labels), wanted, strict=True):
+        assert side.to_list() == [flat[start : start + length] for start in range(0, len(flat), length)]
+    found = batches(encoded, shuffle=False, tokens_per_batch=max(80, length))
+    assert rows(found) == rows([(encoded.inputs.to_list(), encoded.labels.to_list())])
 
 
 def test_longer_texts_are_left_out_and_counted(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from helpers import BeamSearch, GreedySearch, align_targets, array, score_targets, score_tokens
+from helpers import BeamSearch, GreedySearch, array, score_targets, score_tokens, target_attention
 from keras_transformer.decoding import generate
 
 
@@ -103,47 +103,31 @@ def test_other_numbers_of_alternatives_are_refused(
 TARGETS = np.array([[4, 5, 3, 0], [6, 3, 0, 0], [3, 0, 0, 0], [7, 4, 5, 3], [4, 4, 3, 0]])
 
 
-def align(
-    transformer: keras.Model, source_ids: np.ndarray, targets: np.ndarray, **options: int
-) -> np.ndarray:
-    return keras.ops.convert_to_numpy(align_targets(transformer, source_ids, targets, **options))
-
-
 @pytest.mark.slow
-def test_it_is_the_mean_over_the_heads_of_a_layer(transformer: keras.Model, source_ids: np.ndarray) -> None:
-    targets = TARGETS[3:4]  # no padding
-    inputs = {"encoder_token_ids": source_ids[:1], "decoder_token_ids": np.array([[2, 7, 4, 5]])}
-    scores = transformer.attention_scores(inputs)
-    for layer, number in ((0, 1), (-2, 1), (1, 2), (-1, 2)):
-        heads = keras.ops.convert_to_numpy(scores[f"decoder/layer_{number}/cross_attention"])
-        actual = align(transformer, source_ids[:1], targets, layer=layer)
-        np.testing.assert_allclose(actual, heads.mean(1), atol=1e-6)
-    last = align(transformer, source_ids[:1], targets)
-    np.testing.assert_array_equal(last, align(transformer, source_ids[:1], targets, layer=1))
+def test_attention_is_that_of_the_model(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    inputs = {"encoder_token_ids": source_ids, "decoder_token_ids": [[2, *ids[:-1]] for ids in TARGETS]}
+    wanted = transformer.attention_scores({name: np.array(ids) for name, ids in inputs.items()})
+    found = target_attention(transformer, source_ids, TARGETS.tolist())
+    assert found.keys() == wanted.keys()
+    for name, scores in found.items():
+        np.testing.assert_array_equal(array(scores), array(wanted[name]))
 
 
-def test_rows_sum_to_one_and_padding_is_zero(transformer: keras.Model, source_ids: np.ndarray) -> None:
-    attention = align(transformer, source_ids, TARGETS)
-    assert attention.shape == (5, 4, 6)
-    is_token = TARGETS != 0
-    np.testing.assert_allclose(attention.sum(-1), is_token, atol=1e-6)
-    assert not attention[~is_token].any()
-    assert not attention.transpose(0, 2, 1)[source_ids == 0].any()
+def test_the_attention_of_each_token_sums_to_one(transformer: keras.Model, source_ids: np.ndarray) -> None:
+    attention = array(target_attention(transformer, source_ids, TARGETS)["decoder/layer_2/cross_attention"])
+    assert attention.shape == (5, 2, 4, 6)
+    np.testing.assert_allclose(attention.sum(-1).mean(1)[TARGETS != 0], 1.0, atol=1e-6)
+    assert not attention.mean((1, 2))[source_ids == 0].any()
 
 
 def test_a_row_does_not_depend_on_what_follows(transformer: keras.Model, source_ids: np.ndarray) -> None:
     changed = TARGETS.copy()
     changed[:, 2] = 6
-    actual, expected = align(transformer, source_ids, changed), align(transformer, source_ids, TARGETS)
-    np.testing.assert_allclose(actual[:, :1], expected[:, :1], atol=1e-6)
-
-
-@pytest.mark.parametrize("layer", [2, -3])
-def test_a_layer_that_is_not_there_is_refused(
-    transformer: keras.Model, source_ids: np.ndarray, layer: int
-) -> None:
-    with pytest.raises(ValueError, match=rf"one of the 2 layers of the decoder\. Received: layer={layer}\."):
-        align(transformer, source_ids, TARGETS, layer=layer)
+    actual, expected = (
+        array(target_attention(transformer, source_ids, ids)["decoder/layer_2/cross_attention"])
+        for ids in (changed, TARGETS)
+    )
+    np.testing.assert_allclose(actual[:, :, :2], expected[:, :, :2], atol=1e-6)
 
 
 class Spy:
@@ -181,6 +165,6 @@ def test_features_go_with_their_mask() -> None:
 def test_other_targets_are_refused(
     transformer: keras.Model, targets: object, error: type[Exception], message: str
 ) -> None:
-    for function in (score_targets, align_targets):
+    for function in (score_targets, target_attention):
         with pytest.raises(error, match=message):
             function(transformer, [[5, 3]], targets)

@@ -6,7 +6,7 @@ from typing import Any
 import golden_models as models
 import numpy as np
 
-from helpers import BeamSearch, GreedySearch, SampleSearch, align_targets, score_targets
+from helpers import BeamSearch, GreedySearch, SampleSearch, score_targets, target_attention
 from keras_transformer.decoding import Constraints, generate, stream_tokens
 
 MAX_LENGTH, SEED = 7, 10
@@ -71,9 +71,15 @@ def decoding() -> models.Arrays:
         log_probabilities, num_tokens = score_targets(each, SOURCE, TARGET[:, 1:])
         arrays[f"score_targets/{name}"] = models.numpy(log_probabilities)
         arrays[f"score_targets/{name}/num_tokens"] = models.numpy(num_tokens)
-        arrays[f"align_targets/{name}"] = models.numpy(align_targets(each, SOURCE, TARGET[:, 1:]))
-    arrays["align_targets/first_layer"] = models.numpy(align_targets(model, SOURCE, TARGET[:, 1:], layer=0))
+        arrays[f"align_targets/{name}"] = _alignment(each, "decoder/layer_2/cross_attention")
+    arrays["align_targets/first_layer"] = _alignment(model, "decoder/layer_1/cross_attention")
     return arrays
+
+
+def _alignment(model: Any, layer: str) -> np.ndarray:
+    """Return the mean attention of a layer's heads; the rows of padding are 0."""
+    heads = models.numpy(target_attention(model, SOURCE, TARGET[:, 1:])[layer])
+    return np.where((TARGET[:, 1:] != 0)[..., None], heads.mean(1), 0.0)
 
 
 def sampling() -> models.Arrays:

@@ -81,8 +81,7 @@ def cases(place: Path) -> dict[str, Case]:
     translator = kt.Translator(model, tokenizer, tokenizer, max_target_length=4)
     generator = kt.TextGenerator(causal, tokenizer, max_length=4)
     search = kt.decoding.GreedySearch(special_ids=kt.SpecialIds())
-    ids, labels = np.full((2, 3), 5), np.full((2, 4), 5)
-    rows = tf.ragged.constant([[5, 6], [7]])
+    ids = np.full((2, 3), 5)
     dataset = tf.data.Dataset.from_tensor_slices(({"encoder_token_ids": ids, "decoder_token_ids": ids}, ids))
     compiled = kt.Transformer(size, size, **MODEL)
     kt.training.compile_model(compiled, 1e-3)
@@ -108,7 +107,6 @@ def cases(place: Path) -> dict[str, Case]:
         "EncodedPairs.encode": case(kt.data.EncodedPairs.encode, pairs=PAIRS, **both),
         "mask_tokens": case(kt.data.mask_tokens, dataset=token_rows, mask_id=4, vocabulary_size=9),
         "mix_pairs": case(kt.data.mix_pairs, corpora=[(PAIRS, 1.0)]),
-        "pack_texts": case(kt.data.pack_texts, token_ids=rows, length=8),
         "read_lines": case(kt.data.read_lines, path=place / "lines"),
         "split_pairs": case(kt.data.split_pairs, pairs=PAIRS, validation_fraction=0.2),
         "subword_dropout": case(
@@ -158,9 +156,6 @@ def cases(place: Path) -> dict[str, Case]:
         "Constraints": case(kt.decoding.Constraints),
         "GreedySearch": case(kt.decoding.GreedySearch),
         "SampleSearch": case(kt.decoding.SampleSearch),
-        "align_targets": case(
-            kt.decoding.align_targets, model=model, inputs=ids, target_ids=labels, special_ids=kt.SpecialIds()
-        ),
         "generate": case(kt.decoding.generate, model=model, inputs=ids, search=search, max_length=3),
         "stream_tokens": case(kt.decoding.stream_tokens, model=model, search=search, max_length=3),
         "Translator": case(kt.Translator, model=model, **both),

@@ -68,11 +68,6 @@ def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> N
     assert not checkpoint.load_model().optimizer.use_ema
 
 
-@pytest.mark.parametrize("name", ["training.png", "attention.png"])
-def test_pictures_are_png(trained: Path, name: str) -> None:
-    assert (trained / "runs/tiny" / name).read_bytes().startswith(b"\x89PNG")
-
-
 def check_compiled(model: Any) -> None:
     """Look at what a model is trained with."""
     assert isinstance(model.loss, RDropCrossentropy)

@@ -20,9 +20,8 @@ def model() -> keras.Model:
 
 
 @pytest.fixture
-def run_epochs(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Save an epoch for each value of `val_loss`, without its picture."""
-    monkeypatch.setattr("keras_transformer.visualization.plot_training", lambda *_, **__: None)
+def run_epochs() -> Callable[..., None]:
+    """Save an epoch for each value of `val_loss`."""
 
     def run(checkpoint: Checkpoint, model: keras.Model, values: list[float]) -> None:
         checkpoint.set_model(model)

@@ -82,7 +82,7 @@ def test_what_a_killed_process_left_is_removed(
     assert files(tmp_path) == sorted([*epochs(1), *mine, "state.json"])
 
 
-def test_a_table_has_a_row_for_each_epoch_and_there_are_curves(model: keras.Model, tmp_path: Path) -> None:
+def test_a_table_has_a_row_for_each_epoch(model: keras.Model, tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path, monitor="loss")
     checkpoint.set_model(model)
     for epoch, logs in enumerate(({"loss": 3.5, "early": 1.0}, {"loss": 1e-9, "late": 5.0})):
@@ -92,25 +92,6 @@ def test_a_table_has_a_row_for_each_epoch_and_there_are_curves(model: keras.Mode
     )
     table = (tmp_path / "training.csv").read_text(encoding="utf-8")
     assert table == "epoch,loss,late,early\n1,3.5,,1.0\n2,1e-09,5.0,\n"
-    assert not (tmp_path / "training.png").exists()
-    checkpoint.on_train_end()
-    assert (tmp_path / "training.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_curves_are_drawn_while_a_long_run_trains(
-    model: keras.Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times, drawn = iter([0.0, 9.0, 11.0, 11.0, 20.0]), []
-    monkeypatch.setattr("time.monotonic", lambda: next(times))
-    monkeypatch.setattr(
-        "keras_transformer.visualization.plot_training",
-        lambda history, path: drawn.append(len(history["loss"])),
-    )
-    checkpoint = Checkpoint(tmp_path, monitor="loss")
-    checkpoint.set_model(model)
-    for epoch in range(3):
-        checkpoint.on_epoch_end(epoch, {"loss": 1.0})
-    assert drawn == [2]
 
 
 def test_what_is_no_number_is_never_the_best(

@@ -25,13 +25,6 @@ from keras_transformer.training import (
 LABELS = np.array([[5, 2, 6, 0, 0], [1, 3, 0, 0, 0], [4, 4, 4, 6, 1]], dtype="int32")
 
 
-@pytest.fixture(autouse=True)
-def _without_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the curves that each epoch draws, which take longer than these models do."""
-    if request.node.originalname != "test_the_best_epoch_is_left_in_the_model_and_in_the_directory":
-        monkeypatch.setattr("keras_transformer.visualization.plot_training", lambda *_, **__: None)
-
-
 class Scripted(keras.callbacks.Callback):
     """Gives the epochs numbers to choose by, and keeps the weights of each."""
 
@@ -90,7 +83,7 @@ def test_the_best_epoch_is_left_in_the_model_and_in_the_directory(tmp_path: Path
     np.testing.assert_array_equal(table(load_model(tmp_path / "run")), scoring.weights[2])
     assert np.abs(scoring.weights[3] - scoring.weights[2]).max() > 0.01
     names = {path.name for path in (tmp_path / "run").iterdir()}
-    assert names == {"checkpoints", "training.csv", "training.png"}
+    assert names == {"checkpoints", "training.csv"}
 
 
 def test_a_resumed_run_is_one_run(tmp_path: Path) -> None:
