@@ -6,16 +6,15 @@ signature, so as inputs of `serving_default` they would break existing clients.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import tensorflow as tf
 
 from keras_transformer.decoding import SearchResult
 from keras_transformer.export.weights import _StoredWeights
 from keras_transformer.tasks import ModelTask, SearchTask
-from keras_transformer.types import SPECIAL_IDS, Signature
+from keras_transformer.types import SPECIAL_IDS, Batch, Signature
 
-Batch: TypeAlias = tuple[tf.Tensor, ...]
 _Graph = Callable[..., dict[str, tf.Tensor]]
 _Find = Callable[..., SearchResult]
 _MIN_BUCKET_LENGTH = 16

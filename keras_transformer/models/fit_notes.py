@@ -1,10 +1,11 @@
 """Warnings of `fit` about trainings that are too short."""
 
 import logging
-import warnings
 
 import keras
 from keras import ops
+
+from keras_transformer._arguments import warn_user
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -25,12 +26,10 @@ class _FitNotes(keras.callbacks.Callback):
         epochs = self.params["epochs"]
         num_updates = epochs * (steps // (optimizer.gradient_accumulation_steps or 1))
         if num_updates < warmup_steps:
-            warnings.warn(
+            warn_user(
                 f"The training is shorter than its warm-up, and may learn next to nothing: {num_updates:,} "
                 f"updates in {epochs} epochs, warmup_steps={warmup_steps:,} of {type(schedule).__name__}. "
-                "Give it a shorter warm-up, smaller batches or more epochs; `runs.Recipe.of(pairs)` chooses.",
-                UserWarning,
-                stacklevel=2,
+                "Give it a shorter warm-up, smaller batches or more epochs; `runs.Recipe.of(pairs)` chooses."
             )
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:

@@ -14,7 +14,8 @@ from keras_transformer.types import SPECIAL_IDS, Config
 
 _Array: TypeAlias = npt.NDArray[np.float32]
 _Ids: TypeAlias = npt.NDArray[np.int64]
-_F, _T = TypeVar("_F", bound=_Family), TypeVar("_T")
+_FamilyT = TypeVar("_FamilyT", bound=_Family)
+_T = TypeVar("_T")
 
 # Options that must be equal. Dropout rates are free; tables and vocabularies are handled separately.
 _NAMES = (
@@ -47,7 +48,7 @@ class _MisfitError(Exception):
         self.number = len(pairs)
 
 
-def _first_fit(families: Mapping[str, type[_F]], write: Callable[[str, type[_F]], _T]) -> _T:
+def _first_fit(families: Mapping[str, type[_FamilyT]], write: Callable[[str, type[_FamilyT]], _T]) -> _T:
     """Export as the first family that fits; raise ValueError if none does."""
     misfits = []
     for kind, family in families.items():

@@ -133,12 +133,6 @@ class _ModelSection(_Section, extra="allow"):
         types = get_type_hints(TransformerConfig)
         return {name: kind for name, kind in types.items() if name not in cls.decided_elsewhere}
 
-    @classmethod
-    def of_one_stack(cls, known: TransformerConfig) -> dict[str, Any]:
-        """Return the options that apply to a model with a single stack."""
-        names = {*cls.types(), "num_layers", "max_length"}
-        return {name: value for name, value in known.options().items() if name in names}
-
     @property
     def changes(self) -> dict[str, object]:
         return self.model_extra or {}
@@ -148,6 +142,21 @@ class _ModelSection(_Section, extra="allow"):
         options = {**PRESETS[self.preset].options(), **decided, **self.changes}
         options["max_length"] = longest if options["positions"] == "learned" else None
         return TransformerConfig(**options)
+
+
+class _OneStackSection(_ModelSection):
+    """A preset, and any fields of a model with a single stack that override it."""
+
+    decided_elsewhere: ClassVar[tuple[str, ...]] = (
+        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
+        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
+    )
+
+    @classmethod
+    def of_one_stack(cls, known: TransformerConfig) -> dict[str, Any]:
+        """Return the options that apply to a model with a single stack."""
+        names = {*cls.types(), "num_layers", "max_length"}
+        return {name: value for name, value in known.options().items() if name in names}
 
 
 # Only checks types. `_ModelSection` stores just the given fields, so config.json has no others.

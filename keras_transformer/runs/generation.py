@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import keras
 
@@ -17,7 +17,7 @@ from keras_transformer.runs.config import (
     Seed,
     Weight,
     _DataSection,
-    _ModelSection,
+    _OneStackSection,
     _Section,
     _TrainingSection,
 )
@@ -47,15 +47,6 @@ class _TextsSection(_DataSection):
     """Concatenate texts and train on pieces of `max_length` tokens, for running text."""
     max_length: Length = 256
     """Maximum text length in tokens, including the end token. Longer texts are dropped, unless packed."""
-
-
-class _CausalModelSection(_ModelSection):
-    """A preset, and any fields of a `CausalLM` that override it."""
-
-    decided_elsewhere: ClassVar[tuple[str, ...]] = (
-        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
-        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
-    )
 
 
 class _GenerationTraining(_TrainingSection):
@@ -104,7 +95,7 @@ class GenerationConfig(RunConfig):
     task: Literal["generate"] = "generate"
     """Task to train for."""
     data: _TextsSection = _TextsSection()
-    model: _CausalModelSection = _CausalModelSection()
+    model: _OneStackSection = _OneStackSection()
     training: _GenerationTraining = _GenerationTraining()
     decoding: _SamplingSection = _SamplingSection()
 

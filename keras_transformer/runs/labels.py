@@ -13,7 +13,7 @@ from pydantic import model_validator
 from keras_transformer.data import EncodedTexts, label_names
 from keras_transformer.errors import InputError
 from keras_transformer.models import EncoderModel
-from keras_transformer.runs.config import FileName, Fraction, _DataSection, _ModelSection, _TrainingSection
+from keras_transformer.runs.config import FileName, Fraction, _DataSection, _OneStackSection, _TrainingSection
 from keras_transformer.runs.kind import Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
@@ -34,12 +34,11 @@ class _LabelSection(_DataSection):
     """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
-class _EncoderSection(_ModelSection):
+class _EncoderSection(_OneStackSection):
     """A preset, and any fields of an `EncoderModel` that override it."""
 
     decided_elsewhere: ClassVar[tuple[str, ...]] = (
-        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
-        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
+        *_OneStackSection.decided_elsewhere,
         *("tie_output", "output_bias"),
     )
 

@@ -1,6 +1,6 @@
 """Base class of all tasks: from any number of sources to results in the same order."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -47,6 +47,13 @@ class Task:
         """Return the inputs and outputs of a signature."""
         served = self.signatures[signature]
         return served._replace(inputs={**self.reader.columns, **served.inputs})
+
+    def _answer(self, texts: Value | Iterable[Value], batch_size: int, progress: Progress | None) -> Any:
+        """Return the result of each source; that of a single source is not in a list."""
+        is_one = self.reader.is_one(texts)
+        sources = self.reader.check("texts", [texts] if is_one else texts)
+        results = self._in_batches("serving_default", sources, batch_size, progress)
+        return results[0] if is_one else results
 
     def _in_batches(
         self,

@@ -81,10 +81,8 @@ class Classifier(Task):
         Warns:
             TruncationWarning: Once, if texts were too long.
         """
-        is_one = self.reader.is_one(texts)
-        sources = self.reader.check("texts", [texts] if is_one else texts)
-        results: list[Classification] = self._in_batches("serving_default", sources, batch_size, progress)
-        return results[0] if is_one else results
+        results: Classification | list[Classification] = self._answer(texts, batch_size, progress)
+        return results
 
 
 class TextClassifier(PredictionTask, Classifier):

@@ -106,10 +106,8 @@ class Tagger(Task):
         Warns:
             TruncationWarning: Once, if texts were too long.
         """
-        is_one = self.reader.is_one(texts)
-        sources = self.reader.check("texts", [texts] if is_one else texts)
-        results: list[Tagging] = self._in_batches("serving_default", sources, batch_size, progress)
-        return results[0] if is_one else results
+        results: Tagging | list[Tagging] = self._answer(texts, batch_size, progress)
+        return results
 
 
 class TextTagger(PredictionTask, Tagger):

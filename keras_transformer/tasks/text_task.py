@@ -70,10 +70,8 @@ class TextTask(Task):
         Warns:
             TruncationWarning: Once, if sources were too long; see `Translator`.
         """
-        is_one = self.reader.is_one(texts)
-        sources = self.reader.check("texts", [texts] if is_one else texts)
-        results = self._in_batches("serving_default", sources, batch_size, progress)
-        return results[0].text if is_one else [result.text for result in results]
+        found = self._answer(texts, batch_size, progress)
+        return found.text if self.reader.is_one(texts) else [result.text for result in found]
 
     def translate_with_scores(
         self, texts: Iterable[Value], batch_size: int = 64, progress: Progress | None = None

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -182,12 +182,8 @@ class Tokenizer(Reader):
     @classmethod
     def batch(cls, values: Sequence[Value]) -> Batch:
         """Convert strings to a tensor of UTF-8 bytes, string `(b,)`."""
-        # A lone surrogate is not valid UTF-8; a tokenizer reads it as an unknown token.
-        texts = (
-            value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
-            for value in values
-        )
-        return (tf.constant([*texts], tf.string, [len(values)]),)
+        texts: Any = values
+        return (tf.constant([*map(_as_utf8, texts)], tf.string, [len(values)]),)
 
     def read(self, columns: Batch, max_length: int) -> tuple[Batch, tf.Tensor]:
         """Return `padded_ids`, int32 `(b, s)`, and which texts were truncated."""

@@ -4,12 +4,11 @@ import csv
 import dataclasses
 import io
 import math
-import warnings
 from pathlib import Path
 
 import keras
 
-from keras_transformer._arguments import check_finite, check_kind, check_positive
+from keras_transformer._arguments import check_finite, check_kind, check_positive, warn_user
 from keras_transformer._backend.random import GeneratorState
 from keras_transformer._files import as_path, remove_partials, write_file
 from keras_transformer.errors import InputError
@@ -74,11 +73,9 @@ class Checkpoint(keras.callbacks.Callback):
         state = _whole(self._checkpoints, _read_state(self._checkpoints))
         self.monitor = monitor or state.monitor or "val_loss"
         if state.monitor not in ("", self.monitor):
-            warnings.warn(
+            warn_user(
                 f"The best epoch so far was chosen by {state.monitor}, and from now on by {self.monitor}: "
-                "only epochs that are kept and have a value of it are compared.",
-                UserWarning,
-                stacklevel=2,
+                "only epochs that are kept and have a value of it are compared."
             )
         self._state = dataclasses.replace(state, monitor=self.monitor)
         self.keep = keep
@@ -254,5 +251,5 @@ def _read_average(model: keras.Model, directory: Path, state: _CheckpointState, 
             _load_weights(model, directory / saved.file)
             mean.add(model)
         else:
-            warnings.warn(f"{error} It is left out of the average.", UserWarning, stacklevel=3)
+            warn_user(f"{error} It is left out of the average.")
     mean.assign(model)

@@ -17,6 +17,7 @@ import keras
 from keras import ops
 from pydantic import Field
 
+from keras_transformer._arguments import warn_user
 from keras_transformer._backend.random import GeneratorState
 from keras_transformer._files import Checksums, atomic_file, errors_named, read_file, read_table, write_file
 from keras_transformer.errors import InputError
@@ -167,7 +168,7 @@ def _whole(directory: Path, state: _CheckpointState, *, best: bool = False) -> _
     if errors and not state.saved:
         raise errors[0]
     for error in errors:
-        warnings.warn(f"{error} {chosen.file} is used instead.", UserWarning, stacklevel=3)
+        warn_user(f"{error} {chosen.file} is used instead.")
     return state
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import warnings
 from collections.abc import Iterator, Sequence, Sized
 from numbers import Real
 from pathlib import Path
@@ -19,6 +18,7 @@ from keras_transformer._arguments import (
     check_kind,
     check_positive,
     check_several,
+    warn_user,
 )
 from keras_transformer._backend.batches import weigh_updates
 from keras_transformer._backend.compiler import begins_datasets_early
@@ -144,7 +144,7 @@ def fit(
             ],
         )
     elif verbose:
-        warnings.warn(f"{directory} is trained to epoch {checkpoint.epoch}, and needs no more.", stacklevel=2)
+        warn_user(f"{directory} is trained to epoch {checkpoint.epoch}, and needs no more.")
     checkpoint.restore_result(model, average_last)
     return checkpoint
 
