@@ -123,12 +123,8 @@ def classification_dataset(
         examples = EncodedTexts.encode_labelled(
             examples, _needed(tokenizer), labels, multi_label=multi_label, max_length=max_length
         )
-    elif (given := (*labels,)) and given != _of_kind("labels", examples).names:
-        raise ValueError(
-            "`labels` must be those of the encoded texts, in their order. "
-            f"Received: labels={[*given]!r:.200}, and {[*examples.names]!r:.200} in the texts."
-        )
-    dataset = _of_kind("labels", examples)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    examples = _of_kind("labels", examples, labels)
+    dataset = examples._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
     if class_weight is None:
         return dataset
     if not isinstance(examples.labels, np.ndarray) or examples.labels.ndim > 1:
@@ -189,10 +185,16 @@ def tagging_dataset(
     order = _checked_order(shuffle, seed, first_epoch, tokens_per_batch, padded=pad_to_bucket_boundary)
     if not isinstance(sentences, EncodedTexts):
         sentences = EncodedTexts.encode_tagged(sentences, _needed(tokenizer), tags, max_length=max_length)
-    return _of_kind("tags", sentences)._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
+    sentences = _of_kind("tags", sentences, tags)
+    return sentences._in_batches(tokens_per_batch, order, padded=pad_to_bucket_boundary)
 
 
-def _of_kind(kind: str, encoded: EncodedTexts) -> EncodedTexts:
+def _of_kind(kind: str, encoded: EncodedTexts, names: Sequence[str] = ()) -> EncodedTexts:
     if encoded.kind != kind:
         raise TypeError(f"`EncodedTexts` must be encoded for {kind}. Received: kind={encoded.kind!r}.")
+    if (given := (*names,)) and given != encoded.names:
+        raise ValueError(
+            f"`{kind}` must be those of the encoded texts, in their order. "
+            f"Received: {kind}={[*given]!r:.200}, and {[*encoded.names]!r:.200} in the texts."
+        )
     return encoded

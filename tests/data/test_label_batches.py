@@ -59,6 +59,13 @@ def test_encoded_texts_know_their_labels(tokenizer: CharacterTokenizer) -> None:
         classification_dataset(encoded, labels=["x", "y", "z"])
 
 
+def test_encoded_sentences_know_their_tags(tokenizer: CharacterTokenizer) -> None:
+    encoded = EncodedTexts.encode_tagged(SENTENCES, tokenizer, ["B", "I", "O"])
+    assert tagging_dataset(encoded, tags=["B", "I", "O"]).cardinality() == 1
+    with pytest.raises(ValueError, match=r"`tags` must be those of .* Received: tags=\['O', 'B', 'I'\], and"):
+        tagging_dataset(encoded, tags=["O", "B", "I"])
+
+
 def test_weights_by_name(tokenizer: CharacterTokenizer) -> None:
     dataset = classification_dataset(EXAMPLES[:4], tokenizer, ["x", "y", "z"], class_weight={"z": 5.0})
     [(_, labels, weights)] = dataset.as_numpy_iterator()
