@@ -71,29 +71,36 @@ def weigh_updates(dataset: "tf.data.Dataset", num_batches: int, pad_id: int) -> 
     group of batches.
 
     Args:
-        dataset: Inputs and labels `(b, t)`.
+        dataset: Inputs, labels `(b, t)`, and perhaps sample weights `(b,)` or `(b, t)`.
         num_batches: Number of batches per update.
         pad_id: Label of padding.
 
     Returns:
-        Inputs, labels and weights, float32 (b,).
+        Inputs, labels and weights, float32, (b,) or as the given weights.
 
     Raises:
         InputError: If the dataset has fewer than `num_batches` batches.
     """
     import tensorflow as tf
 
-    def count(total: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        return total + tf.math.count_nonzero(tf.not_equal(labels, pad_id))
+    def with_weights(inputs: Any, labels: tf.Tensor, weights: tf.Tensor | None = None) -> tuple[Any, ...]:
+        weights = tf.ones(tf.shape(labels)[:1]) if weights is None else tf.cast(weights, tf.float32)
+        return inputs, labels, weights
+
+    def add(total: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        is_token = tf.cast(tf.not_equal(labels, pad_id), tf.float32)
+        # (b,), (b, 1) or (b, t) -> (b, t)
+        return total + tf.reduce_sum(is_token * tf.reshape(weights, [tf.shape(labels)[0], -1]))
 
     @tf.autograph.experimental.do_not_convert
-    def weigh_group(inputs: Any, labels: tf.data.Dataset) -> tf.data.Dataset:
-        num_tokens = labels.reduce(tf.constant(0, tf.int64), count)
-        weight = num_batches / tf.maximum(tf.cast(num_tokens, tf.float32), 1.0)
-        return tf.data.Dataset.zip((inputs, labels)).map(
-            lambda inputs, labels: (inputs, labels, tf.fill([tf.shape(labels)[0]], weight))
+    def weigh_group(inputs: Any, labels: tf.data.Dataset, weights: tf.data.Dataset) -> tf.data.Dataset:
+        total = tf.data.Dataset.zip((labels, weights)).reduce(0.0, lambda total, each: add(total, *each))
+        share = num_batches / tf.where(total == 0, 1.0, total)
+        return tf.data.Dataset.zip((inputs, labels, weights)).map(
+            lambda inputs, labels, weights: (inputs, labels, weights * share)
         )
 
+    dataset = dataset.map(with_weights)
     weighted = dataset.window(num_batches, drop_remainder=True).flat_map(weigh_group)
     cardinality = int(dataset.cardinality())
     if cardinality < 0:  # infinite or unknown

@@ -98,8 +98,13 @@ class Constraints:
     """Size of the n-grams that may not occur twice in an output. 0 allows all repetitions."""
     repetition_penalty: float = 1.0
     """Factor of the log-probabilities of tokens that were already generated (Keskar et al. 2019, "CTRL",
-    section 4.1). Above 1 it discourages repetition; 1 disables it. Probabilities are not renormalised, and
-    source tokens do not count as generated."""
+    section 4.1). Above 1 it discourages repetition; 1 disables it. Tokens of the source do not count."""
+    seen_token_ids: tuple[int, ...] = ()
+    """Ids of tokens that count as generated before the first one, for `repetition_penalty` and
+    `no_repeat_ngram_size=1`; in BART the end token, which its outputs start from."""
+    renormalize: bool = False
+    """Whether to divide the probabilities of the allowed tokens by their sum, so that beams compare them as
+    with `renormalize_logits` of transformers."""
 
     def __post_init__(self) -> None:
         check_number(
@@ -108,8 +113,8 @@ class Constraints:
             max_length_offset=self.max_length_offset,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
         )
-        check_flags(force_end=self.force_end)
-        for name in ("banned_token_ids", "banned_first_token_ids", "first_token_ids"):
+        check_flags(force_end=self.force_end, renormalize=self.renormalize)
+        for name in ("banned_token_ids", "banned_first_token_ids", "first_token_ids", "seen_token_ids"):
             object.__setattr__(self, name, _checked_ids(name, getattr(self, name)))
         check_several((tuple, list), banned_sequences=self.banned_sequences)
         sequences = tuple(_checked_ids("banned_sequences", each) for each in self.banned_sequences)
@@ -176,7 +181,7 @@ class Constraints:
         # Disabled rules cost nothing. `history` is `(b, n, t)` without the start token, with `position`
         # generated tokens; `limits` has `r` rows. The order matters: a penalty changes scores, then rules
         # forbid tokens, then a prefix overrides both.
-        scores = allowed = self._penalized(log_probabilities, history, position, special_ids)
+        scores = allowed = self._penalized(log_probabilities, history, position)
         forbidden = self._forbidden(scores.shape[-1], history, position, limits.shortest, special_ids.end)
         if forbidden:
             allowed = _forbid(scores, functools.reduce(ops.logical_or, forbidden), special_ids.end)
@@ -185,6 +190,8 @@ class Constraints:
             # cuts it off without an end token, as it does without constraints.
             is_last = ops.logical_and(limits.longest < max_length, limits.longest <= position + 1)
             allowed = ops.where(is_last[:, None], _keep_only(scores, special_ids.end), allowed)
+        if self.renormalize:
+            allowed = ops.log_softmax(allowed, axis=-1)
         if _is_absent(limits.prefix_ids):
             return allowed
         place = position - len(self.first_token_ids)
@@ -211,16 +218,19 @@ class Constraints:
             log_probabilities = ops.where(is_last, end[None, :], log_probabilities)
         return log_probabilities
 
-    def _penalized(
-        self, log_probabilities: Tensor, history: Tensor, position: Tensor | int, special_ids: SpecialIds
-    ) -> Tensor:
+    def _penalized(self, log_probabilities: Tensor, history: Tensor, position: Tensor | int) -> Tensor:
         if self.repetition_penalty == 1.0:
             return log_probabilities
-        seen = _repeated_ngrams(history, position, 1, log_probabilities.shape[-1])
-        if special_ids.start == special_ids.end:
-            # transformers counts the start token as seen. It matters only here, where it can be generated.
-            seen = ops.logical_or(seen, ops.equal(ops.arange(seen.shape[-1]), special_ids.end)[None, :])
+        seen = self._seen(history, position, log_probabilities.shape[-1])
         return ops.where(seen, log_probabilities * self.repetition_penalty, log_probabilities)
+
+    def _seen(self, history: Tensor, position: Tensor | int, vocabulary_size: int) -> Tensor:
+        """Return which tokens were generated already, bool `(r, v)`."""
+        seen = _repeated_ngrams(history, position, 1, vocabulary_size)
+        if self.seen_token_ids:
+            _check_vocabulary("seen_token_ids", self.seen_token_ids, vocabulary_size)
+            seen = ops.logical_or(seen, _banned_tokens(self.seen_token_ids, vocabulary_size))
+        return seen
 
     def _forbidden(
         self, vocabulary_size: int, history: Tensor, position: Tensor | int, shortest: Tensor, end_id: int
@@ -240,7 +250,9 @@ class Constraints:
             for sequence in self.banned_sequences:
                 _check_vocabulary("banned_sequences", sequence, vocabulary_size)
             masks.append(_completed_sequences(history, position, self.banned_sequences, vocabulary_size))
-        if self.no_repeat_ngram_size:
+        if self.no_repeat_ngram_size == 1:
+            masks.append(self._seen(history, position, vocabulary_size))
+        elif self.no_repeat_ngram_size:
             masks.append(_repeated_ngrams(history, position, self.no_repeat_ngram_size, vocabulary_size))
         # Every hypothesis has at least the end token, so a minimum of 1 always holds.
         if self.min_length_ratio or self.min_length > 1:

@@ -12,6 +12,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _added_tokens,
     _has_only_fast,
     _read_settings,
+    _steps,
 )
 from keras_transformer.pretrained.tokenizers import (
     _END,
@@ -23,6 +24,7 @@ from keras_transformer.pretrained.tokenizers import (
     _byte_pairs,
     _Reader,
     _refuse_language,
+    _stripped,
     _vocabulary,
 )
 from keras_transformer.text import BertTokenizer, BytePairTokenizer, Tokenizer
@@ -106,6 +108,10 @@ def _fast_settings(files: _Directory, settings: _BertSettings) -> _BertSettings:
     table = files.table(_FAST).get(name)
     if not isinstance(table, dict) or table.get("type") != "BertNormalizer":
         raise InputError(f"{path}: `{name}` must be a BertNormalizer. Received: {table!r:.80}.")
+    for step in _steps(path, files.table(_FAST), "pre_tokenizer", "pretokenizers"):
+        if step.get("type") != "BertPreTokenizer":
+            wanted = "`pre_tokenizer` must be a BertPreTokenizer"
+            raise InputError(f"{path}: {wanted}. Received: {step.get('type')!r:.80}.")
     given = _typed(table, path, _Normalizer)
     if not given.clean_text:
         raise InputError(f"{path}: `clean_text` must be true. Received: false.")
@@ -160,9 +166,7 @@ def _read_roberta(files: _Directory, source: str | None, target: str | None) -> 
         **byte_pairs,
         prefix=(_START,),
         special_in_text=tuple(in_text),
-        stripped=tuple(
-            token.content for token in _added_tokens(files) if token.lstrip and token.content in in_text
-        ),
+        stripped=_stripped(files, [*vocabulary["split_tokens"], *in_text]),
     )
     return (BytePairTokenizer(spec),) * 2
 

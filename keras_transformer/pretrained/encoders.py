@@ -8,7 +8,8 @@ from keras_transformer._arguments import check_finite
 from keras_transformer.errors import InputError
 from keras_transformer.models import EncoderModel
 from keras_transformer.pretrained.bert import _EncoderFamily, _Head
-from keras_transformer.pretrained.directory import _Directory, _Tensors
+from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory, _Tensors
+from keras_transformer.pretrained.tokenizer_files import _read_settings
 from keras_transformer.pretrained.weights import _check_sizes, _check_table, _fill, _table_names
 from keras_transformer.tasks import TextClassifier, TextTagger
 from keras_transformer.text import BytePairTokenizer, Tokenizer
@@ -56,9 +57,11 @@ def _read_encoder_task(
         wanted = f"options of a {architecture} are {', '.join(known)}"
         raise InputError(f"{files.path / 'config.json'}: {wanted}. Received: {unknown[0]}.")
     encoder = _read_encoder(files, family, tokenizer, new)
-    read = (
-        {"max_length": family.max_length} if new else {"max_length": family.max_length, names: encoder.labels}
-    )
+    # Where a tokenizer has no limit, this is a huge number.
+    positions = family.max_length or _MAX_ROWS
+    limit = _read_settings(files).model_max_length or positions
+    read: Config = {"max_length": int(min(positions, limit))}
+    read |= {} if new else {names: encoder.labels}
     if names == "tags":
         if isinstance(tokenizer, BytePairTokenizer):
             # Words are tokenized one by one, and the original needs a space before each.

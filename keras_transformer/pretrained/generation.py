@@ -112,60 +112,76 @@ class _Generation:
 
         `first` are our ids that an output starts with. With `is_given`, scores do not include them.
         """
-        ours = {int(theirs): number for number, theirs in enumerate(original_ids) if theirs >= 0}
-
-        def renumbered(name: str, token_ids: tuple[int, ...]) -> tuple[int, ...]:
-            unknown = [token_id for token_id in token_ids if token_id not in ours]
-            if unknown:
-                wanted = f"`{name}` must be in the vocabulary of {len(ours)}"
-                raise InputError(f"{path}: {wanted}. Received: {unknown[0]}.")
-            return tuple(ours[token_id] for token_id in token_ids)
-
         if not 1 <= self.num_beams <= _MAX_BEAMS:
             raise InputError(
                 f"{path}: `num_beams` must be from 1 to {_MAX_BEAMS}. Received: {self.num_beams}."
             )
-        bans = [renumbered("bad_words_ids", sequence) for sequence in self.bad_words_ids]
-        banned = {each[0] for each in bans if len(each) == 1} | {
-            *renumbered("suppress_tokens", self.suppress_tokens)
-        }
+        if self.forced_eos_token_id not in (None, *self._ends):
+            wanted = f"`forced_eos_token_id` must be {self.eos_token_id}, the end"
+            raise InputError(f"{path}: {wanted}. Received: {self.forced_eos_token_id}.")
+        renumber = _Renumbering(path, original_ids)
+        banned = self._banned(path, renumber)
         # `generate` may write the unknown token unless it is banned.
         special_ids = SPECIAL_IDS
         if SPECIAL_IDS.unknown not in banned:
             special_ids = SPECIAL_IDS._replace(unknown=SPECIAL_IDS.start)
-        if self.forced_eos_token_id not in (None, self.eos_token_id, (self.eos_token_id,)):
-            wanted = f"`forced_eos_token_id` must be {self.eos_token_id}, the end"
-            raise InputError(f"{path}: {wanted}. Received: {self.forced_eos_token_id}.")
-        if not first and self.forced_bos_token_id is not None:
-            first = renumbered("forced_bos_token_id", (self.forced_bos_token_id,))
-        shortest = self.min_new_tokens
-        rules: Config = {
-            # `generate` counts the start token, we count the end token, so the numbers agree. An output of
-            # maximum length needs no end.
-            "min_length": min(self.min_length if shortest is None else shortest + 1, longest),
-            "banned_token_ids": tuple(sorted(banned - {*special_ids[:3]})),  # never generated anyway
-            "banned_first_token_ids": renumbered("begin_suppress_tokens", self.begin_suppress_tokens),
-            "banned_sequences": tuple(each for each in bans if len(each) > 1),
-            "first_token_ids": first,
-            "force_end": self.forced_eos_token_id is not None,
-            # An n-gram longer than the output cannot repeat.
-            "no_repeat_ngram_size": self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0,
-            "repetition_penalty": self.repetition_penalty,
-        }
         options: Config = {
             "length_penalty": self.length_penalty,
             "length_normalization": "generated_length" if is_given else "length",
             "special_ids": special_ids,
         }
-        if self.renormalize_logits:
-            # Renormalizing after bans hardly changes the scores of a trained model.
-            _left_out(path, ["renormalize_logits=True"])
+        banned = tuple(sorted({*banned} - {*special_ids[:3]}))  # never generated anyway
         try:
-            return self._kind(path, {**options, "constraints": Constraints(**rules)})
+            constraints = self._constraints(renumber, banned, first, longest)
+            if self.renormalize_logits and not constraints.renormalize:
+                _left_out(path, ["renormalize_logits=True"])
+            return self._kind(path, {**options, "constraints": constraints})
         except (TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"{path}: {error}") from error
+
+    @property
+    def _ends(self) -> tuple[int | tuple[int, ...] | None, ...]:
+        return self.eos_token_id, (self.eos_token_id,) if isinstance(self.eos_token_id, int) else ()
+
+    def _banned(self, path: Path, renumber: "_Renumbering") -> tuple[int, ...]:
+        """Return our ids of the single tokens that are never generated."""
+        suppressed = renumber("suppress_tokens", self.suppress_tokens)
+        if SPECIAL_IDS.end in suppressed:
+            wanted = f"`suppress_tokens` must leave {self.eos_token_id}, the end"
+            raise InputError(f"{path}: {wanted}. Received: {self.suppress_tokens!s:.80}.")
+        single = [renumber("bad_words_ids", each)[0] for each in self.bad_words_ids if len(each) == 1]
+        # `generate` does not ban the end alone.
+        return (*suppressed, *(each for each in single if each != SPECIAL_IDS.end))
+
+    def _constraints(
+        self, renumber: "_Renumbering", banned: tuple[int, ...], first: tuple[int, ...], longest: int
+    ) -> Constraints:
+        if not first and self.forced_bos_token_id is not None:
+            first = renumber("forced_bos_token_id", (self.forced_bos_token_id,))
+        # An n-gram longer than the output cannot repeat.
+        size = self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0
+        # `generate` counts the start as generated, which matters where it is the end.
+        counts = (self.repetition_penalty != 1.0 or size == 1) and self.decoder_start_token_id in self._ends
+        shortest = self.min_new_tokens
+        rules = Constraints(
+            # `generate` counts the start token, we count the end token, so the numbers agree. An output of
+            # maximum length needs no end.
+            min_length=min(self.min_length if shortest is None else shortest + 1, longest),
+            banned_token_ids=banned,
+            banned_first_token_ids=renumber("begin_suppress_tokens", self.begin_suppress_tokens),
+            banned_sequences=tuple(
+                renumber("bad_words_ids", each) for each in self.bad_words_ids if len(each) > 1
+            ),
+            no_repeat_ngram_size=size,
+            repetition_penalty=self.repetition_penalty,
+            seen_token_ids=(SPECIAL_IDS.end,) if counts else (),
+        )
+        # Forced tokens have the whole probability already.
+        renormalize = self.renormalize_logits and rules != Constraints()
+        force_end = self.forced_eos_token_id is not None
+        return dataclasses.replace(rules, first_token_ids=first, force_end=force_end, renormalize=renormalize)
 
     def _kind(self, path: Path, options: Config) -> _Search:
         if self.num_beams > 1:
@@ -183,6 +199,22 @@ class _Generation:
 
 _GENERATION_NAMES = {field.name for field in dataclasses.fields(_Generation)}
 _GENERATION_NAMES |= {*_NEUTRAL, *_NEUTRAL_OF_SAMPLES, *_UNUSED}
+
+
+class _Renumbering:
+    """Our ids of the token ids of a directory."""
+
+    def __init__(self, path: Path, original_ids: _Ids) -> None:
+        self._path = path
+        self._ours = {int(theirs): number for number, theirs in enumerate(original_ids) if theirs >= 0}
+
+    def __call__(self, name: str, token_ids: tuple[int, ...]) -> tuple[int, ...]:
+        """Return our ids; raise InputError for ids that are not in the vocabulary."""
+        for token_id in token_ids:
+            if token_id not in self._ours:
+                wanted = f"`{name}` must be in the vocabulary of {len(self._ours)}"
+                raise InputError(f"{self._path}: {wanted}. Received: {token_id}.")
+        return tuple(self._ours[token_id] for token_id in token_ids)
 
 
 def _unknown_search(path: Path, name: str, wanted: str, received: object) -> InputError:
@@ -225,6 +257,7 @@ def _written_search(search: object, ids: _Ids, max_length: int) -> Config:
         "length_penalty": search.length_penalty,
         **({"early_stopping": search.early_stopping} if isinstance(search, BeamSearch) else {}),
         "no_repeat_ngram_size": rules.no_repeat_ngram_size,
+        "renormalize_logits": rules.renormalize,
         "suppress_tokens": theirs(never),
         "begin_suppress_tokens": theirs(rules.banned_first_token_ids) or None,
         "bad_words_ids": [[int(ids[each]) for each in row] for row in rules.banned_sequences] or None,

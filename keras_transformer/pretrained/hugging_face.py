@@ -19,12 +19,17 @@ from keras_transformer.models import EncoderModel, Transformer, TransformerConfi
 from keras_transformer.pretrained.bart import _M2M100, _Bart, _Marian, _MBart, _Pegasus
 from keras_transformer.pretrained.bert import _Bert, _DistilBert, _EncoderFamily, _Roberta
 from keras_transformer.pretrained.directory import _Directory
-from keras_transformer.pretrained.encoder_tokenizers import _ENCODER_READERS
+from keras_transformer.pretrained.encoder_tokenizers import _ENCODER_READERS, _FAST_CLASSES
 from keras_transformer.pretrained.encoders import _read_encoder, _read_encoder_task
 from keras_transformer.pretrained.family import _EncoderDecoder, _Family
 from keras_transformer.pretrained.generation import _GENERATION_NAMES, _Generation, _written_search
 from keras_transformer.pretrained.t5 import _MT5, _T5, _UMT5
-from keras_transformer.pretrained.tokenizer_files import _FAST, _SETTINGS, _read_settings
+from keras_transformer.pretrained.tokenizer_files import (
+    _FAST,
+    _SETTINGS,
+    _check_surroundings,
+    _read_settings,
+)
 from keras_transformer.pretrained.tokenizers import _READERS, _refuse_language, _subword_files
 from keras_transformer.pretrained.weights import _check_sizes, _load_model
 from keras_transformer.pretrained.whisper import _read_whisper, _Whisper
@@ -32,7 +37,7 @@ from keras_transformer.pretrained.word_level import _read_word_level, _word_leve
 from keras_transformer.pretrained.written_encoder import _written_encoder
 from keras_transformer.pretrained.written_model import _as_family, _first_fit
 from keras_transformer.tasks import TextClassifier, TextTagger, Translator
-from keras_transformer.text import CharacterTokenizer, Tokenizer, WhitespaceTokenizer
+from keras_transformer.text import AdaptedTokenizer, CharacterTokenizer, Tokenizer, WhitespaceTokenizer
 from keras_transformer.types import SPECIAL_IDS
 
 _Ids: TypeAlias = npt.NDArray[np.int64]
@@ -57,7 +62,7 @@ _FAMILIES: dict[str, type[_EncoderDecoder] | type[_EncoderFamily]] = {
 _WRITTEN = ("marian", "pegasus", "bart", "mbart", "m2m_100", "t5", "umt5")
 _TOKENIZERS = {**_READERS, "WhisperTokenizer": _read_whisper}
 # Tokenizer classes that do not identify the tokenizer.
-_ANY_CLASS = (None, "PreTrainedTokenizer", "TokenizersBackend")
+_ANY_CLASS = (None, *_FAST_CLASSES)
 _WORD_LEVEL = "WordLevel"
 # Other tokenizer classes that identify a family.
 _OTHER_CLASSES = {"m2m_100": ("NllbTokenizer",), "mbart": ("MBart50Tokenizer",)}
@@ -433,7 +438,12 @@ def _tokenizers(files: _Directory, source: str | None, target: str | None) -> tu
     if name not in readers:
         wanted = f"the tokenizer must be one of {tuple(readers)}"
         raise InputError(f"{files.path / _SETTINGS}: {wanted}. Received: {name!r:.80}.")
-    return readers[name](files, source, target)
+    read = readers[name](files, source, target)
+    if _tokenizer_class(files) in _FAST_CLASSES and isinstance(read[0], AdaptedTokenizer):
+        # Classes of a family set these tokens themselves.
+        spec = read[0].spec
+        _check_surroundings(files, spec.prefix, [*spec.special[SPECIAL_IDS.end], *spec.suffix])
+    return read
 
 
 def _text_limits(family: _Family, generation: _Generation) -> tuple[int, int]:
@@ -493,8 +503,11 @@ def _start(model: Transformer, ids: dict[str, _Ids]) -> tuple[int, dict[str, _Id
 
 def _check_equal(model: Transformer, again: Transformer) -> None:
     """Raise ValueError unless the exported model returns the same logits."""
-    if model.output_projection.compute_dtype != "float32":
-        model = model.with_dtype("float32")
+    # Under a global policy of mixed precision, both are in half precision.
+    model, again = (
+        each if each.output_projection.compute_dtype == "float32" else each.with_dtype("float32")
+        for each in (model, again)
+    )
     draw, length = np.random.default_rng(0), min(8, model.max_length or 8)
     sizes = model.source_embedding.vocabulary_size, model.target_embedding.vocabulary_size
     source, target = (draw.integers(SPECIAL_IDS.end, size, (2, length)) for size in sizes)
@@ -506,7 +519,12 @@ def _check_equal(model: Transformer, again: Transformer) -> None:
     # The start token is never generated, but not every family can store its bias.
     wanted, logits = (np.delete(each, SPECIAL_IDS.start, axis=-1) for each in (wanted, logits))
     epsilons = again.config.layer_norm_epsilon, model.config.layer_norm_epsilon
-    _check_close(wanted, logits, "layer_norm_epsilon={} in place of {}".format(*epsilons))
+    differs = epsilons[0] != epsilons[1]
+    _check_close(
+        wanted,
+        logits,
+        "layer_norm_epsilon={} in place of {}".format(*epsilons) if differs else "float32 weights",
+    )
 
 
 def _check_close(wanted: npt.NDArray[Any], logits: npt.NDArray[Any], difference_of: str) -> None:

@@ -3,8 +3,9 @@
 import base64
 import binascii
 import dataclasses
+import re
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +14,10 @@ from keras_transformer.pretrained.directory import _MAX_ROWS, _Directory, _typed
 from keras_transformer.types import Config
 
 _SETTINGS, _FAST = "tokenizer_config.json", "tokenizer.json"
+_TEXT = "TEXT"  # in messages, between the tokens around it
 _SPACE = "\u2581"  # symbol of a space in pieces
+# A regular expression of white space only, with its repetitions.
+_SPACES = rf"(\\[stnrvf]|[ \t\n\r\u00a0{_SPACE}\[\]()|^$+*]|\{{\d*,?\d*\}})+"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,7 @@ class _Settings:
     extra_ids: int | None = None
     language_codes: str = "m2m100"
     legacy_behaviour: bool = False
+    model_max_length: float | None = None
     offset: int = 103
     separate_vocabs: bool = False
     src_lang: str | None = None
@@ -49,6 +54,7 @@ class _AddedToken:
     special: bool = False
     single_word: bool = False
     lstrip: bool = False
+    rstrip: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,6 +123,10 @@ class _BytePairs:
     merges: tuple[str | tuple[str, str], ...]
     unk_token: str | None = None
     byte_fallback: bool = False
+    ignore_merges: bool = False
+    dropout: float | None = None
+    continuing_subword_prefix: str | None = None
+    end_of_word_suffix: str | None = None
 
 
 def _has_only_fast(files: _Directory, name: str) -> bool:
@@ -134,7 +144,13 @@ def _fast_model(files: _Directory) -> _Unigram | _BytePairs:
     # Older files do not name the type.
     kind = kind or ("BPE" if "merges" in table else "Unigram")
     table = {**table, "type": kind}
-    return _typed(table, path, _BytePairs) if kind == "BPE" else _typed(table, path, _Unigram)
+    if kind == "Unigram":
+        return _typed(table, path, _Unigram)
+    model = _typed(table, path, _BytePairs)
+    for name in ("ignore_merges", "dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if value := getattr(model, name):
+            raise InputError(f"{path}: `{name}` must not be set. Received: {value!r:.80}.")
+    return model
 
 
 def _fast_sentence_piece(files: _Directory) -> tuple[str, list[str], bool]:
@@ -216,7 +232,13 @@ def _normalizer(path: Path, table: Config) -> bytes:
     characters = b""
     for step in _steps(path, table, "normalizer", "normalizers"):
         # SentencePiece itself collapses and strips spaces.
-        is_spaces = step.get("type") in ("Replace", "Strip") and step.get("content", " ") in (" ", _SPACE)
+        pattern = step.get("pattern")
+        searched = next(iter(pattern.values()), "") if isinstance(pattern, dict) else " "
+        is_spaces = (
+            step.get("type") in ("Replace", "Strip")
+            and step.get("content", " ") in (" ", _SPACE)
+            and re.fullmatch(_SPACES, str(searched)) is not None
+        )
         if step.get("type") == "Precompiled":
             try:
                 characters = base64.b64decode(str(step.get("precompiled_charsmap")), validate=True)
@@ -228,6 +250,26 @@ def _normalizer(path: Path, table: Config) -> bytes:
             wanted = "`normalizer` must be that of a SentencePiece model"
             raise InputError(f"{path}: {wanted}. Received: {reprlib.repr(step)}.")
     return characters
+
+
+def _check_surroundings(files: _Directory, before: Sequence[str], after: Sequence[str]) -> None:
+    """Raise InputError unless `tokenizer.json` puts these tokens around a text."""
+    path = files.path / _FAST
+    found: list[str] = []
+    for step in _steps(path, files.table(_FAST), "post_processor", "processors"):
+        if step.get("type") in ("BertProcessing", "RobertaProcessing"):
+            found = [str(step["cls"][0]), *(found or [_TEXT]), str(step["sep"][0])]
+        elif step.get("type") == "TemplateProcessing":
+            parts = [next(iter(part.items())) for part in step["single"]]
+            found = [_TEXT if kind == "Sequence" else str(value["id"]) for kind, value in parts]
+        elif step.get("type") != "ByteLevel":  # which changes offsets only
+            raise InputError(
+                f"{path}: `post_processor` must add tokens only. Received: {reprlib.repr(step)}."
+            )
+    found, wanted = found or [_TEXT], [*before, _TEXT, *after]
+    if found != wanted:
+        shown = f"`post_processor` must make {' '.join(wanted)} of a text"
+        raise InputError(f"{path}: {shown}. Received: {' '.join(found)}.")
 
 
 def _splits_words(path: Path, table: Config) -> bool:

@@ -18,6 +18,7 @@ from keras_transformer.pretrained.tokenizer_files import (
     _FAST,
     _SETTINGS,
     _added_tokens,
+    _AddedToken,
     _BytePairs,
     _fast_model,
     _fast_sentence_piece,
@@ -73,9 +74,7 @@ def _vocabulary(
         pieces[number] = name
         never_text += [name] * token.special
         if not token.special or name not in known:
-            if token.single_word:
-                wanted = "`single_word` of added tokens must be false"
-                raise InputError(f"{files.path}: {wanted}. Received: true for {name!r}.")
+            _check_recognized(files, token)
             split.append(name)
     rows = len(pieces) if rows is None else rows
     if type(rows) is not int or not 0 < rows <= _MAX_ROWS:
@@ -97,6 +96,14 @@ def _vocabulary(
     never_text += [piece for piece in pieces if piece.startswith("<no token ")]
     fields = {"pieces": tuple(pieces), "special": tuple(special), "hidden": tuple(dict.fromkeys(never_text))}
     return {**fields, "split_tokens": tuple(name for name in split if name in pieces)}
+
+
+def _check_recognized(files: _Directory, token: _AddedToken) -> None:
+    """Raise InputError if an added token is recognized only in some surroundings."""
+    for field in ("single_word", "rstrip"):
+        if getattr(token, field):
+            wanted = f"`{field}` of added tokens must be false"
+            raise InputError(f"{files.path}: {wanted}. Received: true for {token.content!r}.")
 
 
 def _check_unwritten(files: _Directory, texts: Sequence[str], rows: int, size: str) -> None:
@@ -240,8 +247,15 @@ def _read_with_languages(
 def _read_bart(files: _Directory, source: str | None, target: str | None) -> tuple[Tokenizer, Tokenizer]:
     _refuse_language(files, source, target)
     pieces, byte_pairs = _byte_pairs(files)
-    spec = BytePairTokenizer.Spec(**_vocabulary(files, pieces), **byte_pairs, prefix=(_START,))
+    vocabulary = _vocabulary(files, pieces)
+    stripped = _stripped(files, vocabulary["split_tokens"])
+    spec = BytePairTokenizer.Spec(**vocabulary, **byte_pairs, prefix=(_START,), stripped=stripped)
     return (BytePairTokenizer(spec),) * 2
+
+
+def _stripped(files: _Directory, names: Collection[str]) -> tuple[str, ...]:
+    """Return which of the tokens absorb the white space before them."""
+    return tuple(token.content for token in _added_tokens(files) if token.lstrip and token.content in names)
 
 
 def _byte_pairs(files: _Directory) -> tuple[list[str], Config]:

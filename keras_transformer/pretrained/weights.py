@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -258,6 +259,8 @@ def _load_model(
         bias = tensors.read(_BIAS, (1, size))[0] if _BIAS in tensors else np.zeros(size, "float32")
         rows = np.where(is_new, 0, target_ids)
         model.output_projection.bias.assign(np.where(is_new, np.float32(_NO_TOKEN_BIAS), bias[rows]))
+        # A family without a bias stays one without after training.
+        model.output_projection.bias.trainable = _BIAS in tensors
     tensors.leave_out_others()
     check_finite(path, model.weights)
     return model
@@ -273,9 +276,13 @@ def _fill(
     start_id: int = 0,
     head: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Load all tensors, see `_pairs`, and computed positions."""
-    for pair in _pairs(model, family, ids, roles, start_id, head):
+    """Load all tensors, see `_pairs`, and computed positions; freeze what the family does not have."""
+    pairs = [*_pairs(model, family, ids, roles, start_id, head)]
+    uses = Counter(pair.name for pair in pairs)
+    for pair in pairs:
         pair.fill(tensors)
+        # T5 has one table of relative positions for all layers of a stack; here each layer has a copy.
+        pair.variable.trainable = uses[pair.name] == 1
     for stack in family.stacks:
         name, known, first = family.positions(stack)
         is_learned = model.config.positions == "learned"
@@ -286,6 +293,7 @@ def _fill(
             raise InputError(f"{path} must have sinusoids in {name!r}. Received: others.")
         if is_learned:
             _positions(model, stack).embeddings.assign(known[first:])
+            _positions(model, stack).embeddings.trainable = False
 
 
 def _table_names(tensors: _Tensors, family: _Family, path: Path) -> dict[str, str]:

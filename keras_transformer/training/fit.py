@@ -117,7 +117,9 @@ def fit(
     if learning_rate is not None:
         compile_model(model, learning_rate)
     _check_compiled(model, validation, callbacks)
-    training = _weigh_updates(model, training)
+    num_batches = _batches_per_update(model, training)
+    if num_batches:
+        training = weigh_updates(training, num_batches, model.loss.pad_id)
     _build(model, training)
     training, validation = _share_rows(model, training, validation)
     monitor = scoring.monitor if scoring else "loss" if validation is None else "val_loss"
@@ -128,21 +130,22 @@ def fit(
     if not checkpoint.is_over(epochs):
         logs = Path(directory, "tensorboard")
         board = [keras.callbacks.TensorBoard(logs, write_graph=False)] if tensorboard else []
-        model.fit(
-            training,
-            validation_data=validation,
-            epochs=epochs,
-            initial_epoch=checkpoint.epoch,
-            shuffle=False,  # the dataset shuffles itself; avoids a warning of Keras
-            verbose=verbose,
-            callbacks=[
-                *(_EvaluateMovingAverage(), Throughput(), _LearningRate()),  # these add to the logs
-                *([scoring] if scoring else []),
-                *callbacks,
-                *(_StopOnNonFinite(), checkpoint),  # these read them
-                *board,
-            ],
-        )
+        with _sum_of_weighted(model) if num_batches else contextlib.nullcontext():
+            model.fit(
+                training,
+                validation_data=validation,
+                epochs=epochs,
+                initial_epoch=checkpoint.epoch,
+                shuffle=False,  # the dataset shuffles itself; avoids a warning of Keras
+                verbose=verbose,
+                callbacks=[
+                    *(_EvaluateMovingAverage(), Throughput(), _LearningRate()),  # these add to the logs
+                    *([scoring] if scoring else []),
+                    *callbacks,
+                    *(_StopOnNonFinite(), checkpoint),  # these read them
+                    *board,
+                ],
+            )
     elif verbose:
         warn_user(f"{directory} is trained to epoch {checkpoint.epoch}, and needs no more.")
     checkpoint.restore_result(model, average_last)
@@ -236,21 +239,42 @@ def _check_compiled(
             "leaves it in the model. Received: SwapEMAWeights."
         )
     spec = getattr(validation, "element_spec", None)
-    if isinstance(spec, tuple) and len(spec) == 3 and not getattr(model.loss, "normalize", True):
+    has_weights = isinstance(spec, tuple) and len(spec) == 3
+    if has_weights and _accumulated(model) and hasattr(model.loss, "normalize"):
         raise ValueError(
             "`validation` must be without sample weights where gradients are accumulated: the loss takes "
             "them for shares of an update. Received: batches of inputs, labels and sample weights."
         )
 
 
-def _weigh_updates(model: keras.Model, training: Batches) -> Batches:
-    """Weight the tokens of each update if gradients are accumulated and the loss is a sum."""
+def _accumulated(model: keras.Model) -> int | None:
+    """Return the number of batches whose gradients are accumulated for an update."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # in a `LossScaleOptimizer`
-    num_batches, spec = optimizer.gradient_accumulation_steps, getattr(training, "element_spec", None)
-    has_weights = not (isinstance(spec, tuple) and len(spec) == 2)
-    if num_batches is None or has_weights or getattr(model.loss, "normalize", True):
-        return training
-    return weigh_updates(training, num_batches, model.loss.pad_id)
+    number: int | None = optimizer.gradient_accumulation_steps
+    return number
+
+
+def _batches_per_update(model: keras.Model, training: Batches) -> int | None:
+    """Return the number of batches of an update whose tokens can be weighted alike; None if none can."""
+    number = _accumulated(model) if hasattr(model.loss, "normalize") else None
+    if number is None or hasattr(training, "element_spec"):
+        return number
+    warn_user(
+        "In an update, every batch has the same weight, however few tokens it has: only the batches of a "
+        f"`tf.data.Dataset` are weighted by their tokens. Received: a {type(training).__name__}."
+    )
+    return None
+
+
+@contextlib.contextmanager
+def _sum_of_weighted(model: keras.Model) -> Iterator[None]:
+    """Make the loss a sum, since the weights of an update are shares of it."""
+    normalize, model.loss.normalize = model.loss.normalize, False
+    try:
+        yield
+    finally:
+        model.loss.normalize = normalize
+        model.train_function = None  # compiled for the sum
 
 
 def _build(model: keras.Model, training: Batches) -> None:

@@ -83,9 +83,9 @@ def compile_model(
         gradient_accumulation_steps=None if steps == 1 else steps,
     )
     if r_drop:
-        loss = RDropCrossentropy(r_drop, label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
+        loss = RDropCrossentropy(r_drop, label_smoothing, pad_id, z_loss=z_loss)
     else:
-        loss = MaskedCrossentropy(label_smoothing, pad_id, normalize=steps == 1, z_loss=z_loss)
+        loss = MaskedCrossentropy(label_smoothing, pad_id, z_loss=z_loss)
     model.compile(
         # Keras scales the loss only if the model itself has the policy, not if its layers have it.
         optimizer=keras.optimizers.LossScaleOptimizer(optimizer) if "float16" in dtypes else optimizer,

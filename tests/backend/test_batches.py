@@ -109,6 +109,15 @@ def test_weights_by_hand() -> None:
     np.testing.assert_allclose(weights, [[2 / 6], [2 / 6], [2 / 5], [2 / 5]])
 
 
+def test_given_weights_are_shares_of_their_sum() -> None:
+    rows = tf.data.Dataset.from_tensor_slices(({"token_ids": LABELS}, LABELS, [1.0, 0.0, 2.0, 4.0])).batch(1)
+    found = [weights.numpy() for _, _, weights in weigh_updates(rows, 2, 0)]
+    np.testing.assert_allclose(found, [[2 / 5], [0], [4 / 14], [8 / 14]])
+    of_tokens = tf.data.Dataset.from_tensors((LABELS, LABELS, LABELS * 10))
+    [(_, _, weights)] = weigh_updates(of_tokens, 1, 0)
+    np.testing.assert_allclose(weights, LABELS / LABELS.sum(), rtol=1e-6)
+
+
 def test_batches_come_unchanged_and_what_is_left_is_left_out() -> None:
     weighed = weigh_updates(dataset(1), 3, 0)
     assert int(weighed.cardinality()) == 3

@@ -372,11 +372,50 @@ def test_what_no_epoch_can_be_made_of(
 def test_sample_weights_that_the_loss_would_not_divide_by(tmp_path: Path) -> None:
     weighted = tf.data.Dataset.from_tensors((LABELS, LABELS, [1.0, 2.0, 1.0]))
     model = embedding()
-    model.compile("sgd", MaskedCrossentropy(normalize=False))
+    model.compile(keras.optimizers.SGD(gradient_accumulation_steps=2), MaskedCrossentropy())
     with pytest.raises(ValueError, match="`validation` must be without sample weights where gradients"):
         fit(model, weighted, weighted, directory=tmp_path, verbose=0)
     model.compile("sgd", MaskedCrossentropy())
     assert fit(model, weighted, weighted, directory=tmp_path, epochs=1, verbose=0).epoch == 1
+
+
+class Rows(keras.utils.PyDataset):
+    """Each row of the labels as a batch."""
+
+    def __len__(self) -> int:
+        return len(LABELS)
+
+    def __getitem__(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        return LABELS[number : number + 1], LABELS[number : number + 1]
+
+
+def accumulated(directory: Path, training: Any, steps: int | None) -> tuple[np.ndarray, float, keras.Model]:
+    """Return the table, the loss and the model after two updates."""
+    keras.utils.set_random_seed(0)
+    model = embedding()
+    optimizer = keras.optimizers.SGD(1.0, momentum=0.5, gradient_accumulation_steps=steps)
+    model.compile(optimizer, MaskedCrossentropy(), jit_compile=False)
+    checkpoint = fit(model, training, directory=directory, epochs=2, verbose=0)
+    return table(model), checkpoint.history["loss"][-1], model
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [1.0, 0.0, 3.0], LABELS / 3])
+def test_weighted_rows_of_an_update_train_as_one_batch(weights: Any, tmp_path: Path) -> None:
+    rows = tf.data.Dataset.from_tensor_slices((LABELS, LABELS, np.asarray(weights, "float32")))
+    whole, loss, _ = accumulated(tmp_path / "whole", rows.batch(3), None)
+    parts, total, model = accumulated(tmp_path / "parts", rows.batch(1), 3)
+    np.testing.assert_allclose(parts, whole, atol=1e-6)
+    assert total == pytest.approx(loss, rel=1e-3)
+    # After it, the loss is a mean again.
+    model.optimizer.learning_rate = 0.0
+    means = [model.fit(rows.batch(size), verbose=0).history["loss"][0] for size in (1, 3)]
+    assert max(means) < 2 * total
+
+
+def test_batches_that_no_dataset_weighs(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"every batch has the same weight, .* Received: a Rows\."):
+        accumulated(tmp_path / "rows", Rows(), 3)
+    accumulated(tmp_path / "plain", Rows(), None)
 
 
 X, Y = np.ones((6, 2), "float32"), np.ones((6, 1), "float32")

@@ -90,13 +90,12 @@ def test_options_reach_the_optimizer_and_the_loss() -> None:
     assert (optimizer.global_clipnorm, optimizer.gradient_accumulation_steps) == (0.5, 3)
     assert (optimizer.use_ema, optimizer.ema_momentum) == (True, 0.75)
     assert isinstance(loss, RDropCrossentropy)
-    assert (loss.weight, loss.label_smoothing, loss.normalize) == (5.0, 0.1, False)
+    assert (loss.weight, loss.label_smoothing, loss.normalize) == (5.0, 0.1, True)
 
 
 def test_one_step_of_accumulation_is_none() -> None:
     model = compiled(gradient_accumulation_steps=1)
     assert model.optimizer.gradient_accumulation_steps is None
-    assert model.loss.normalize
 
 
 @pytest.mark.slow
