@@ -306,6 +306,10 @@ def is_text(value: object) -> bool:
 def as_strings(**texts: Any) -> list[str]:
     """Return the texts of an iterable, array, tensor or dataset as a list; raise TypeError for others."""
     [(name, given)] = texts.items()
+    for each in given if isinstance(given, list | tuple) else [given]:
+        if hasattr(each, "graph"):  # only a tensor without a value has one
+            wanted = "strings, not tensors of a graph: in a graph, call the signatures of an export"
+            raise TypeError(f"`{name}` must be {wanted}. Received: {each!r:.200}.")
     if is_text(given) or isinstance(given, Mapping) or not isinstance(given, Iterable):
         wanted = "several strings, such as a list"
         raise TypeError(f"`{name}` must be {wanted}. Received: {name}={given!r:.200}.")

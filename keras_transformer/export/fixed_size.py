@@ -72,9 +72,14 @@ def export_litert(
         InputError: If the file cannot be written, or Keras runs on another backend.
         ExportError: If LiteRT lacks an operation of the model, or its results differ. Nothing is written.
         TypeError: If `batch_size` is not an integer.
-        ValueError: If a length is below 2, `batch_size` is not positive, or `optimize` is unknown.
+        ValueError: If a length is below 2, `batch_size` is not positive, `optimize` is unknown, or the model
+            is quantized.
     """
     check_choice(FIXED_OPTIMIZATIONS, optimize=optimize)
+    if getattr(getattr(translator, "model", None), "is_quantized", False):
+        raise ValueError(
+            'LiteRT quantizes a model of floats itself, with `optimize="int8"`. Received: a quantized model.'
+        )
     path, graph = as_path(path), _GreedyGraph(translator, source_length, max_length, batch_size)
     function = graph.function.get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], graph.module)

@@ -114,7 +114,7 @@ def _expand_key_mask(mask: Tensor, name: str, scores_shape: Shape) -> Tensor:
     mask = as_boolean(mask, name)
     _check_key_mask(mask.shape, name, scores_shape)
     # (b, s) -> (b, 1, 1, s)
-    return mask[:, None, None, :]
+    return ops.expand_dims(mask, (1, 2))
 
 
 def _check_key_mask(shape: Shape, name: str, scores_shape: Shape) -> None:
@@ -223,7 +223,7 @@ def _mask_queries(
 ) -> tuple[Tensor, Tensor | None]:
     """Make padding queries return what Keras returns: zeros if it computes scores, else the values' mean."""
     # (b, t) -> (b, t, 1, 1)
-    query_mask = as_boolean(query_mask, "query_mask")[:, :, None, None]
+    query_mask = ops.expand_dims(as_boolean(query_mask, "query_mask"), (2, 3))
     rows = ops.transpose(query_mask, (0, 2, 1, 3))
     if has_scores:
         return queries, rows if mask is None else ops.logical_and(mask, rows)

@@ -19,9 +19,18 @@ class _Predictions(NamedTuple):
 
     def predict(self, inputs: tuple[Tensor, ...]) -> Tensor:
         """Return the logits of the model's inputs, float32."""
-        names = [tensor.name for tensor in self.model.inputs]
-        given = inputs[0] if len(names) == 1 else dict(zip(names, inputs, strict=True))
-        return ops.cast(self.model(given, training=False), "float32")
+        return ops.cast(self.model(self._named(inputs), training=False), "float32")
+
+    def _named(self, inputs: tuple[Tensor, ...]) -> Tensor | dict[str, Tensor]:
+        """Return one tensor, or several by the names of the model's inputs."""
+        if len(inputs) == 1:
+            return inputs[0]
+        # A subclassed Keras model does not have them.
+        given = getattr(self.model, "inputs", None)
+        if given is None:
+            wanted = f"`model` must name its {len(inputs)} inputs, as Functional models do"
+            raise TypeError(f"{wanted}. Received: a {type(self.model).__name__}.")
+        return dict(zip([tensor.name for tensor in given], inputs, strict=True))
 
 
 class PredictionTask(ModelTask):

@@ -423,6 +423,14 @@ def edit(path: Path, keys: tuple[Any, ...], value: object) -> None:
         (("model", "max_input_chars_per_word"), 50, "`max_input_chars_per_word` must be 100. Received: 50"),
         (("normalizer",), {"type": "NFKC"}, "`normalizer` must be a BertNormalizer"),
         (("normalizer", "clean_text"), False, "`clean_text` must be true"),
+        (("pre_tokenizer",), {"type": "WhitespaceSplit"}, "must be a BertPreTokenizer. Received: 'White"),
+        (("post_processor",), None, r"must make \[CLS\] TEXT \[SEP\] of a text. Received: TEXT\."),
+        (
+            ("post_processor",),
+            {"type": "BertProcessing", "sep": ["[CLS]", 3], "cls": ["[SEP]", 4]},
+            r"of a text. Received: \[SEP\] TEXT \[CLS\]",
+        ),
+        (("post_processor",), {"type": "Split"}, "`post_processor` must add tokens only"),
     ],
 )
 def test_values_of_a_tokenizer_of_one_file(
@@ -437,6 +445,69 @@ def test_values_of_a_tokenizer_of_one_file(
     with pytest.raises(InputError, match=rf"tokenizer\.json.*{message}") as raised:
         kt.from_hugging_face(tmp_path / "hub")
     assert "\n" not in str(raised.value)
+
+
+def with_byte_pairs(directory: Path, **changes: Any) -> Path:
+    """Save a RoBERTa whose tokenizer is `tokenizer.json` alone."""
+    save_encoder("roberta", "SequenceClassification", directory)
+    tokenizer = pytest.importorskip("transformers").AutoTokenizer.from_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    for name in ("vocab.json", "merges.txt"):
+        (directory / name).unlink(missing_ok=True)
+    edit(directory / "tokenizer_config.json", ("tokenizer_class",), "PreTrainedTokenizerFast")
+    for name, value in changes.items():
+        edit(directory / "tokenizer.json", tuple(name.split("__")), value)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"post_processor": None}, "`post_processor` must make <s> TEXT </s> of a text. Received: TEXT"),
+        ({"model__ignore_merges": True}, "`ignore_merges` must not be set. Received: True"),
+        ({"model__end_of_word_suffix": "g"}, "`end_of_word_suffix` must not be set. Received: 'g'"),
+    ],
+)
+def test_byte_pairs_of_one_file(changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    assert kt.from_hugging_face(with_byte_pairs(tmp_path / "good")).labels
+    with pytest.raises(InputError, match=message):
+        kt.from_hugging_face(with_byte_pairs(tmp_path / "other", **changes))
+
+
+def test_added_tokens_that_absorb_spaces(tmp_path: Path) -> None:
+    transformers, tokenizers = map(pytest.importorskip, ("transformers", "tokenizers"))
+    model = save_encoder("roberta", "SequenceClassification", tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    left = tokenizers.AddedToken("<left>", lstrip=True, special=True)
+    theirs.add_special_tokens({"extra_special_tokens": [left]})
+    theirs.add_tokens([tokenizers.AddedToken("newtok", lstrip=True)])
+    model.resize_token_embeddings(len(theirs))
+    model.save_pretrained(tmp_path)
+    theirs.save_pretrained(tmp_path)
+    ours = kt.from_hugging_face(tmp_path).tokenizer
+    for text in ("a <left> dog", "a  newtok dog", "<left>newtok", "a<left>  <left> newtok"):
+        [ids] = np.array(ours.padded_ids([text], 30))
+        assert ours.original_ids[ids].tolist() == theirs(text).input_ids
+    theirs.add_tokens([tokenizers.AddedToken("right", rstrip=True)])
+    model.resize_token_embeddings(len(theirs))
+    model.save_pretrained(tmp_path)
+    theirs.save_pretrained(tmp_path)
+    with pytest.raises(
+        InputError, match=r"`rstrip` of added tokens must be false\. Received: true for 'right'"
+    ):
+        kt.from_hugging_face(tmp_path)
+
+
+def test_the_length_limit_of_a_tokenizer(bert: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(bert, tmp_path / "hub")
+    edit(tmp_path / "hub" / "tokenizer_config.json", ("model_max_length",), 10)
+    classifier, text = kt.from_hugging_face(tmp_path / "hub"), "a dog runs fast " * 9
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "hub")
+    ids = classifier.token_ids([text])[0]
+    assert classifier.tokenizer.original_ids[ids].tolist() == theirs(text, truncation=True).input_ids
+    edit(tmp_path / "hub" / "tokenizer_config.json", ("model_max_length",), int(1e30))
+    assert kt.from_hugging_face(tmp_path / "hub").max_length == kt.from_hugging_face(bert).max_length
 
 
 def test_added_tokens(bert: Path, tmp_path: Path) -> None:

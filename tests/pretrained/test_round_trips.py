@@ -275,9 +275,38 @@ def test_an_import_goes_out_again(family: str, tmp_path: Path) -> None:
         wanted = translator.translate(CORPUS[:6])
         assert their_texts(tmp_path / step, CORPUS[:6]) == wanted
         assert from_hugging_face(tmp_path / step).translate(CORPUS[:6]) == wanted
-        # A start that has been trained is no other token any more.
-        table = translator.model.target_embedding.embeddings
-        table.assign(array(table) + 0.1 * np.random.default_rng(3).normal(size=table.shape))
+        original, written = (
+            json.loads((tmp_path / name / "config.json").read_text()) for name in ("original", step)
+        )
+        assert original["model_type"] == written["model_type"]
+        # As training does. A start that has been trained is no other token any more.
+        for weight in translator.model.trainable_weights:
+            weight.assign(array(weight) + 0.1 * np.random.default_rng(3).normal(size=weight.shape))
+
+
+def test_what_a_family_does_not_have_is_not_trained(tmp_path: Path) -> None:
+    save_translator("t5", tmp_path / "t5")
+    model = from_hugging_face(tmp_path / "t5").model
+    names = {weight.path.split("/")[-1] for weight in model.weights if not weight.trainable and weight.path}
+    assert {"bias", "biases"} <= names
+    save_translator("m2m100", tmp_path / "m2m100")
+    model = from_hugging_face(tmp_path / "m2m100", "en", "de").model
+    again = type(model).from_config(model.get_config())
+    for each in (model, again):
+        assert not each.position_encoding.embeddings.trainable
+        assert each.source_embedding.embeddings.trainable
+
+
+@pytest.mark.slow
+def test_a_global_policy_of_half_precision(tmp_path: Path) -> None:
+    save_translator("marian", tmp_path / "original", num_beams=3)
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        save_hugging_face(from_hugging_face(tmp_path / "original"), tmp_path / "hub")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    texts = from_hugging_face(tmp_path / "original").translate(CORPUS[:6])
+    assert from_hugging_face(tmp_path / "hub").translate(CORPUS[:6]) == texts
 
 
 def test_t5_keeps_its_family(tmp_path: Path) -> None:

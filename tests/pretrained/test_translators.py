@@ -83,6 +83,39 @@ def test_tokens_are_those_of_generate(family: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_without_traces")
+@pytest.mark.parametrize(
+    ("family", "rules"),
+    [
+        # These start from the end token, which counts as generated.
+        ("bart", {"num_beams": 3, "repetition_penalty": 1.5}),
+        ("bart", {"no_repeat_ngram_size": 1}),
+        ("mbart50", {"num_beams": 2, "renormalize_logits": True, "no_repeat_ngram_size": 2}),
+        ("marian", {"num_beams": 3, "renormalize_logits": True, "repetition_penalty": 1.3}),
+    ],
+)
+def test_rules_change_scores_as_there(family: str, rules: dict[str, Any], tmp_path: Path) -> None:
+    theirs = save_translator(family, tmp_path, forced_eos_token_id=None, **rules)
+    for bias in (0.0, 3.0, 4.0):
+        theirs.final_logits_bias[0, theirs.config.eos_token_id] = bias
+        theirs.save_pretrained(tmp_path)
+        translator = from_hugging_face(tmp_path, *LANGUAGES.get(family, ()))
+        first = translator.search.constraints.first_token_ids
+        forced = [int(translator.target_tokenizer.original_ids[token]) for token in first]
+        options = {"forced_bos_token_id": forced[0]} if forced else {}
+        assert our_tokens(translator) == their_tokens(theirs, translator, **options)
+
+
+def test_the_end_among_banned_tokens(tmp_path: Path) -> None:
+    theirs = save_translator("marian", tmp_path, bad_words_ids=[[0]], forced_eos_token_id=None)
+    translator = from_hugging_face(tmp_path)
+    assert our_tokens(translator) == their_tokens(theirs, translator)  # it bans nothing there
+    save_translator("marian", tmp_path, suppress_tokens=[5, 0], forced_eos_token_id=None)
+    with pytest.raises(InputError, match=r"`suppress_tokens` must leave 0, the end\. Received: \(5, 0\)\."):
+        from_hugging_face(tmp_path)
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="an export")
 def test_a_language_after_the_end_is_kept(tmp_path: Path) -> None:
     save_translator("mbart", tmp_path, num_beams=2)
