@@ -1,5 +1,7 @@
 """Decoder of Figure 1: the decoder layer and the stack of decoder layers."""
 
+from typing import Any
+
 import keras
 
 from keras_transformer._arguments import check_vectors, check_width
@@ -44,6 +46,9 @@ class DecoderLayer(_Block):
         >>> tuple(DecoderLayer(2, 16)(x).shape)
         (1, 3, 8)
     """
+
+    def __init__(self, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         # Keys never come after the query, so all buckets are for earlier keys, as in T5.
@@ -199,6 +204,9 @@ class Decoder(_Stack):
         TypeError: See `Encoder`.
         ValueError: See `Encoder` and `DecoderLayer`.
     """
+
+    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_layers, num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape, encoder_output_shape: Shape | None = None) -> None:
         # Every layer attends to the same encoder output.

@@ -1,5 +1,7 @@
 """Encoder of Figure 1: the encoder layer and the stack of encoder layers."""
 
+from typing import Any
+
 import keras
 
 from keras_transformer._arguments import check_vectors
@@ -34,6 +36,10 @@ class EncoderLayer(_Block):
         >>> tuple(EncoderLayer(2, 16)(keras.ops.zeros((1, 5, 8))).shape)
         (1, 5, 8)
     """
+
+    # Python's errors for missing arguments name the class that has the constructor.
+    def __init__(self, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape) -> None:
         self.self_attention = self._attention("self_attention", inputs_shape, inputs_shape, self.positions)
@@ -134,6 +140,9 @@ class Encoder(_Stack):
         ValueError: If the inputs are not of shape `(b, s, d)` with the width of the weights, or an option is
             out of its range.
     """
+
+    def __init__(self, num_layers: int, num_heads: int, intermediate_dim: int, **options: Any) -> None:
+        super().__init__(num_layers, num_heads, intermediate_dim, **options)
 
     def build(self, inputs_shape: Shape) -> None:
         self._build_layers(EncoderLayer, inputs_shape)

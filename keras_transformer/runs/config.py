@@ -113,6 +113,10 @@ class _ModelSection(_Section, extra="allow"):
         *("source_vocabulary_size", "target_vocabulary_size", "encoder_feature_dim", "source_convolutions"),
         *("max_source_positions", "max_length", "num_layers"),
     )
+    decided_elsewhere_of_one_stack: ClassVar[tuple[str, ...]] = (
+        *(name for name in decided_elsewhere if name != "num_layers"),
+        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
+    )
 
     preset: Literal["tiny", "small", "base", "big"] = "tiny"
     """Model size, and the defaults of the other model options."""
@@ -142,15 +146,6 @@ class _ModelSection(_Section, extra="allow"):
         options = {**PRESETS[self.preset].options(), **decided, **self.changes}
         options["max_length"] = longest if options["positions"] == "learned" else None
         return TransformerConfig(**options)
-
-
-class _OneStackSection(_ModelSection):
-    """A preset, and any fields of a model with a single stack that override it."""
-
-    decided_elsewhere: ClassVar[tuple[str, ...]] = (
-        *(name for name in _ModelSection.decided_elsewhere if name != "num_layers"),
-        *("num_encoder_layers", "num_decoder_layers", "share_embeddings", "share_positions"),
-    )
 
     @classmethod
     def of_one_stack(cls, known: TransformerConfig) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import keras
 
@@ -17,7 +17,7 @@ from keras_transformer.runs.config import (
     Seed,
     Weight,
     _DataSection,
-    _OneStackSection,
+    _ModelSection,
     _Section,
     _TrainingSection,
 )
@@ -47,6 +47,12 @@ class _TextsSection(_DataSection):
     """Concatenate texts and train on pieces of `max_length` tokens, for running text."""
     max_length: Length = 256
     """Maximum text length in tokens, including the end token. Longer texts are dropped, unless packed."""
+
+
+class _CausalModelSection(_ModelSection):
+    """A preset, and any fields of a `CausalLM` that override it."""
+
+    decided_elsewhere: ClassVar[tuple[str, ...]] = _ModelSection.decided_elsewhere_of_one_stack
 
 
 class _GenerationTraining(_TrainingSection):
@@ -95,7 +101,7 @@ class GenerationConfig(RunConfig):
     task: Literal["generate"] = "generate"
     """Task to train for."""
     data: _TextsSection = _TextsSection()
-    model: _OneStackSection = _OneStackSection()
+    model: _CausalModelSection = _CausalModelSection()
     training: _GenerationTraining = _GenerationTraining()
     decoding: _SamplingSection = _SamplingSection()
 

@@ -13,7 +13,7 @@ from pydantic import model_validator
 from keras_transformer.data import EncodedTexts, label_names
 from keras_transformer.errors import InputError
 from keras_transformer.models import EncoderModel
-from keras_transformer.runs.config import FileName, Fraction, _DataSection, _OneStackSection, _TrainingSection
+from keras_transformer.runs.config import FileName, Fraction, _DataSection, _ModelSection, _TrainingSection
 from keras_transformer.runs.kind import Readers, RunData, RunKind, RunResults
 from keras_transformer.runs.recipe import choose_kind
 from keras_transformer.runs.report import text_side
@@ -34,11 +34,11 @@ class _LabelSection(_DataSection):
     """Maximum text length in tokens, including the end token. Longer texts are truncated."""
 
 
-class _EncoderSection(_OneStackSection):
+class _EncoderSection(_ModelSection):
     """A preset, and any fields of an `EncoderModel` that override it."""
 
     decided_elsewhere: ClassVar[tuple[str, ...]] = (
-        *_OneStackSection.decided_elsewhere,
+        *_ModelSection.decided_elsewhere_of_one_stack,
         *("tie_output", "output_bias"),
     )
 

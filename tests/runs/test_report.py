@@ -85,7 +85,7 @@ def test_texts_are_texts(page: str) -> None:
     assert len(elements.texts["script"]) == 2  # the maps, and what draws them
     # Among the worst, among the best, and at random.
     assert [elements.texts["dd"].count(source) for source, _ in PAIRS[:2]] == [3, 3]
-    assert answers_of(page)[0]["text"].startswith(PAIRS[0][0])
+    assert any(answer["text"].startswith(PAIRS[0][0]) for answer in answers_of(page))
     assert """/tiny'"'"'s' '<script>alert('"'"'w1ab""" in "".join(elements.texts["pre"])
 
 
@@ -93,7 +93,7 @@ def test_texts_are_texts(page: str) -> None:
 def test_attention_of_each_layer_and_head(page: str, directory: Path) -> None:
     answers = answers_of(page)
     assert len(answers) == len(PAIRS)
-    first = answers[0]
+    first = next(answer for answer in answers if answer["text"].startswith(PAIRS[0][0]))
     assert first["source"][:3] == ["[UNK]", "[UNK]", "[UNK]"]  # no such letters were trained on
     assert first["source"][-1] == "[END]"
     assert first["read"] == ["[START]", *first["written"][:-1]]
