@@ -255,21 +255,30 @@ def _normalizer(path: Path, table: Config) -> bytes:
 def _check_surroundings(files: _Directory, before: Sequence[str], after: Sequence[str]) -> None:
     """Raise InputError unless `tokenizer.json` puts these tokens around a text."""
     path = files.path / _FAST
-    found: list[str] = []
+    found, wanted = [_TEXT], " ".join([*before, _TEXT, *after])
     for step in _steps(path, files.table(_FAST), "post_processor", "processors"):
-        if step.get("type") in ("BertProcessing", "RobertaProcessing"):
-            found = [str(step["cls"][0]), *(found or [_TEXT]), str(step["sep"][0])]
-        elif step.get("type") == "TemplateProcessing":
-            parts = [next(iter(part.items())) for part in step["single"]]
-            found = [_TEXT if kind == "Sequence" else str(value["id"]) for kind, value in parts]
-        elif step.get("type") != "ByteLevel":  # which changes offsets only
+        if step.get("type") == "ByteLevel":  # it changes offsets only
+            continue
+        try:
+            found = _surroundings(step)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+            received = reprlib.repr(step)
             raise InputError(
-                f"{path}: `post_processor` must add tokens only. Received: {reprlib.repr(step)}."
-            )
-    found, wanted = found or [_TEXT], [*before, _TEXT, *after]
-    if found != wanted:
-        shown = f"`post_processor` must make {' '.join(wanted)} of a text"
-        raise InputError(f"{path}: {shown}. Received: {' '.join(found)}.")
+                f"{path}: `post_processor` must add tokens around a text. Received: {received}."
+            ) from error
+    if " ".join(found) != wanted:
+        received = " ".join(found)
+        raise InputError(f"{path}: `post_processor` must make {wanted} of a text. Received: {received}.")
+
+
+def _surroundings(step: Config) -> list[str]:
+    """Return the tokens of a post-processor, with `_TEXT` between them; raise for other kinds."""
+    if step.get("type") in ("BertProcessing", "RobertaProcessing"):
+        return [str(step["cls"][0]), _TEXT, str(step["sep"][0])]
+    if step.get("type") != "TemplateProcessing":
+        raise ValueError(step)
+    parts = [part for each in step["single"] for part in each.items()]
+    return [_TEXT if kind == "Sequence" else str(value["id"]) for kind, value in parts]
 
 
 def _splits_words(path: Path, table: Config) -> bool:

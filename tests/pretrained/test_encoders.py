@@ -430,7 +430,8 @@ def edit(path: Path, keys: tuple[Any, ...], value: object) -> None:
             {"type": "BertProcessing", "sep": ["[CLS]", 3], "cls": ["[SEP]", 4]},
             r"of a text. Received: \[SEP\] TEXT \[CLS\]",
         ),
-        (("post_processor",), {"type": "Split"}, "`post_processor` must add tokens only"),
+        (("post_processor",), {"type": "Split"}, "`post_processor` must add tokens around a text"),
+        (("post_processor", "single"), [5], "`post_processor` must add tokens around a text"),
     ],
 )
 def test_values_of_a_tokenizer_of_one_file(
