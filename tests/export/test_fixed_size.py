@@ -233,9 +233,28 @@ def test_what_makes_no_sense_is_refused(
         export_litert(translator, path, batch_size=1.5)
     with pytest.raises(ValueError, match=r"'float32', 'int8'\. Received: optimize='xla'"):
         export_litert(translator, path, optimize="xla")
+    monkeypatch.setattr(kt.Transformer, "is_quantized", True)
+    with pytest.raises(
+        ValueError, match=r"LiteRT quantizes a model of floats itself.* Received: a quantized"
+    ):
+        export_litert(translator, path)
+    monkeypatch.undo()
     monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
     with pytest.raises(InputError, match=r"needs the TensorFlow backend.* Received: KERAS_BACKEND=jax"):
         export_litert(translator, path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_of_any_length_becomes_a_file_of_keras(tmp_path: Path) -> None:
+    sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}
+    model = kt.EncoderModel(20, 3, pooling="mean", positions="learned", max_length=8, **sizes)
+    model.export(str(tmp_path / "model.tflite"), format="litert", verbose=0)
+    runner = tf.lite.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
+    [name] = runner.get_input_details()
+    for ids in ([[5, 6, 7, 0]], [[5, 6, 7, 9, 4, 0, 0]]):
+        [logits] = runner(**{name: np.array(ids, "int32")}).values()
+        np.testing.assert_allclose(logits, np.asarray(model(np.array(ids))), atol=1e-6)
 
 
 @pytest.mark.slow

@@ -111,6 +111,25 @@ def test_a_model_of_the_users_own() -> None:
     assert {each.label for each in found} <= {"p", "q"}
 
 
+class Headed(keras.Model):
+    """A subclassed model around an encoder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = kt.EncoderModel(7, 4, pooling="mean", **SIZE)
+        self.head = keras.layers.Dense(2)
+
+    def call(self, token_ids: Any, training: bool = False) -> Any:
+        return self.head(self.encoder(token_ids, training=training))
+
+
+def test_a_subclassed_model() -> None:
+    model, tokenizer = Headed(), CharacterTokenizer("abc")
+    [[first, second]] = keras.ops.convert_to_numpy(keras.ops.softmax(model(tokenizer.padded_ids(["abc"], 9))))
+    [found] = kt.TextClassifier(model, tokenizer, ["p", "q"]).classify(["abc"])
+    assert found.probabilities == pytest.approx({"p": first, "q": second}, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

@@ -142,6 +142,15 @@ def test_texts_come_as_people_have_them() -> None:
             Echo().translate(wrong)
 
 
+def test_a_graph_has_no_texts_yet() -> None:
+    texts = tf.data.Dataset.from_tensor_slices(TEXTS)
+    for dataset in (texts, texts.batch(2)):
+        with pytest.raises(
+            TypeError, match=r"strings, not tensors of a graph: in a graph, call the signatures"
+        ):
+            dataset.map(lambda text: Echo().translate(text))
+
+
 @pytest.mark.parametrize("text", ["bb\0", b"bb\0", tf.constant("bb\0")])
 def test_a_single_string_has_a_single_string(text: Any) -> None:
     assert Echo().translate(text) == "bb\0"
