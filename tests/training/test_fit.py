@@ -399,7 +399,9 @@ def accumulated(directory: Path, training: Any, steps: int | None) -> tuple[np.n
     return table(model), checkpoint.history["loss"][-1], model
 
 
-@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], [1.0, 0.0, 3.0], LABELS / 3])
+@pytest.mark.parametrize(
+    "weights", [pytest.param(each, marks=pytest.mark.slow) for each in (np.ones(3), LABELS / 3)] + [[1, 0, 3]]
+)
 def test_weighted_rows_of_an_update_train_as_one_batch(weights: Any, tmp_path: Path) -> None:
     rows = tf.data.Dataset.from_tensor_slices((LABELS, LABELS, np.asarray(weights, "float32")))
     whole, loss, _ = accumulated(tmp_path / "whole", rows.batch(3), None)
@@ -412,6 +414,7 @@ def test_weighted_rows_of_an_update_train_as_one_batch(weights: Any, tmp_path: P
     assert max(means) < 2 * total
 
 
+@pytest.mark.slow
 def test_batches_that_no_dataset_weighs(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"every batch has the same weight, .* Received: a Rows\."):
         accumulated(tmp_path / "rows", Rows(), 3)
