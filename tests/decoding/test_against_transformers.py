@@ -125,7 +125,10 @@ def check(model: Any, search: Any, number: int) -> tuple[int, int]:
     """
     [ids] = (ids for kind, ids, *_ in KINDS.values() if kind == type(model).__name__)
     sources = sources_of(model, number)
-    search = dataclasses.replace(search, special_ids=ids)
+    # transformers counts the start as generated; it can be generated again only where it is the end.
+    seen = (ids.end,) if ids.start == ids.end else ()
+    rules = dataclasses.replace(search.constraints, seen_token_ids=seen)
+    search = dataclasses.replace(search, special_ids=ids, constraints=rules)
     inputs = torch.tensor(sources).long()
     outputs = model.generate(
         inputs,

@@ -71,14 +71,15 @@ def decoding() -> models.Arrays:
         log_probabilities, num_tokens = score_targets(each, SOURCE, TARGET[:, 1:])
         arrays[f"score_targets/{name}"] = models.numpy(log_probabilities)
         arrays[f"score_targets/{name}/num_tokens"] = models.numpy(num_tokens)
-        arrays[f"align_targets/{name}"] = _alignment(each, "decoder/layer_2/cross_attention")
-    arrays["align_targets/first_layer"] = _alignment(model, "decoder/layer_1/cross_attention")
+        arrays[f"align_targets/{name}"] = _alignment(each, -1)
+    arrays["align_targets/first_layer"] = _alignment(model, 0)
     return arrays
 
 
-def _alignment(model: Any, layer: str) -> np.ndarray:
-    """Return the mean attention of a layer's heads; the rows of padding are 0."""
-    heads = models.numpy(target_attention(model, SOURCE, TARGET[:, 1:])[layer])
+def _alignment(model: Any, layer: int) -> np.ndarray:
+    """Return the mean attention of a decoder layer's heads; the rows of padding are 0."""
+    scores = target_attention(model, SOURCE, TARGET[:, 1:])
+    heads = models.numpy(scores[[name for name in scores if name.endswith("/cross_attention")][layer]])
     return np.where((TARGET[:, 1:] != 0)[..., None], heads.mean(1), 0.0)
 
 
