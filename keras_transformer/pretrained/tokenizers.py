@@ -423,4 +423,7 @@ def _written_with_languages(
         listed = {piece: number for piece, number in vocabulary.items() if number < first}
         files["vocab.json"] = as_json(listed)
         settings["language_codes"] = "m2m100"
+    else:
+        # The class numbers its pieces after this token, which is not the one that decoding starts with.
+        settings["bos_token"] = _START
     return files, settings
