@@ -263,7 +263,7 @@ def test_words_of_another_kind_are_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "family",
-    ["marian", "t5", "byt5", "bart", "m2m100", "nllb"],
+    ["marian", "t5", "byt5", "bart", "m2m100", "nllb", "mbart50"],
 )
 def test_an_import_goes_out_again(family: str, tmp_path: Path) -> None:
     save_translator(family, tmp_path / "original", num_beams=3)
