@@ -269,11 +269,11 @@ def _batches_per_update(model: keras.Model, training: Batches) -> int | None:
 @contextlib.contextmanager
 def _sum_of_weighted(model: keras.Model) -> Iterator[None]:
     """Make the loss a sum, since the weights of an update are shares of it."""
-    normalize, model.loss.normalize = model.loss.normalize, False
+    model.loss._weights_are_shares = True
     try:
         yield
     finally:
-        model.loss.normalize = normalize
+        model.loss._weights_are_shares = False
         model.train_function = None  # compiled for the sum
 
 

@@ -183,6 +183,8 @@ class MaskedCrossentropy(keras.losses.Loss):
         self.pad_id = pad_id
         self.normalize = normalize
         self.z_loss = z_loss
+        # `fit` sets it while the sample weights are shares of an update; checkpoints do not save it.
+        self._weights_are_shares = False
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         y_true, y_pred = ops.convert_to_tensor(y_true), ops.convert_to_tensor(y_pred)
@@ -198,7 +200,7 @@ class MaskedCrossentropy(keras.losses.Loss):
         """Return the mean of values `(b, t)` over real tokens."""
         weights = _token_weights(labels, self.pad_id, sample_weight)
         total = _weighted_sum(values, weights)
-        if sample_weight is not None and not self.normalize:
+        if sample_weight is not None and (self._weights_are_shares or not self.normalize):
             return total
         return total / _one_if_zero(sum_over_replicas(ops.sum(weights)))
 
