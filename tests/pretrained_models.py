@@ -171,7 +171,7 @@ def save_whisper(directory: Path, *, is_multilingual: bool = True, **generation:
         for key, weight in model.state_dict().items():
             weight.copy_(0.5 * torch.randn(weight.shape) + ("norm" in key))
         table = model.model.decoder.embed_tokens.weight
-        table[end] = 1.1 * table[152]  # so that some outputs end
+        table[end] = 1.1 * table[151]  # so that some outputs end
     languages = {f"<|{name}|>": ids[name] for name in SPOKEN}
     task_ids = {name: ids[name] for name in tasks[:2]}
     multilingual = {"lang_to_id": languages, "task_to_id": task_ids} if is_multilingual else {}

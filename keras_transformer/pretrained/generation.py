@@ -132,7 +132,8 @@ class _Generation:
         }
         banned = tuple(sorted({*banned} - {*special_ids[:3]}))  # never generated anyway
         try:
-            constraints = self._constraints(renumber, banned, first, longest)
+            num_given = len(first) if is_given else 0
+            constraints = self._constraints(renumber, banned, first, num_given, longest)
             if self.renormalize_logits and not constraints.renormalize:
                 _left_out(path, ["renormalize_logits=True"])
             return self._kind(path, {**options, "constraints": constraints})
@@ -156,7 +157,12 @@ class _Generation:
         return (*suppressed, *(each for each in single if each != SPECIAL_IDS.end))
 
     def _constraints(
-        self, renumber: "_Renumbering", banned: tuple[int, ...], first: tuple[int, ...], longest: int
+        self,
+        renumber: "_Renumbering",
+        banned: tuple[int, ...],
+        first: tuple[int, ...],
+        num_given: int,
+        longest: int,
     ) -> Constraints:
         if not first and self.forced_bos_token_id is not None:
             first = renumber("forced_bos_token_id", (self.forced_bos_token_id,))
@@ -164,11 +170,11 @@ class _Generation:
         size = self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0
         # `generate` counts the start as generated, which matters where it is the end.
         counts = (self.repetition_penalty != 1.0 or size == 1) and self.decoder_start_token_id in self._ends
-        shortest = self.min_new_tokens
+        # `generate` counts the start token, we count the end token, so the numbers agree. An output of maximum
+        # length needs no end. New tokens do not include given ones.
+        shortest = self.min_length if self.min_new_tokens is None else num_given + self.min_new_tokens + 1
         rules = Constraints(
-            # `generate` counts the start token, we count the end token, so the numbers agree. An output of
-            # maximum length needs no end.
-            min_length=min(self.min_length if shortest is None else shortest + 1, longest),
+            min_length=min(shortest, longest),
             banned_token_ids=banned,
             banned_first_token_ids=renumber("begin_suppress_tokens", self.begin_suppress_tokens),
             banned_sequences=tuple(

@@ -94,12 +94,14 @@ def frames_of(tokenizer: Any, samples: dict[str, np.ndarray]) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("is_multilingual", "num_beams"),
-    [(True, 1), (False, 1), (True, 4)],
+    ("is_multilingual", "generation"),
+    [(True, {}), (False, {"min_new_tokens": 6}), (True, {"num_beams": 4}), (True, {"min_new_tokens": 6})],
 )
-def test_outputs_are_those_of_transformers(is_multilingual: bool, num_beams: int, tmp_path: Path) -> None:
+def test_outputs_are_those_of_transformers(
+    is_multilingual: bool, generation: dict[str, int], tmp_path: Path
+) -> None:
     torch = pytest.importorskip("torch")
-    theirs, processor = save_whisper(tmp_path, is_multilingual=is_multilingual, num_beams=num_beams)
+    theirs, processor = save_whisper(tmp_path, is_multilingual=is_multilingual, **generation)
     languages = ("de", "en") if is_multilingual else ()
     translator = from_hugging_face(tmp_path, *languages)
     sources = audio(20)
