@@ -74,7 +74,7 @@ def draw_uniforms(seed: Tensor | int | None, max_length: int, rows: Tensor) -> T
     if seed is None:
         # Drawn at each call, also in a `tf.function`. In `jax.jit` Keras raises a ValueError.
         seed = keras.random.randint((), 0, 2**31 - 1, "int32")
-    if isinstance(seed, int):  # of any size: its bits are folded into 32
+    if isinstance(seed, int) and not -(2**31) <= seed < 2**31:  # folded into 32 bits
         folded = (seed ^ seed >> 32) & 0xFFFFFFFF
         seed = folded - (folded >> 31 << 32)
     seed = ops.cast(seed, "int32")

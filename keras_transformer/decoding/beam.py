@@ -181,7 +181,7 @@ class BeamSearch(Search):
         is_free = ops.logical_not(_is_possible(state.finished_scores))
         # (b, n) -> (b, 1)
         num_free = ops.sum(ops.cast(is_free, "int32"), axis=1, keepdims=True)
-        fills = ops.arange(self.beam_size)[None, :] - (self.beam_size - num_free)
+        fills = ops.arange(self.beam_size, dtype="int32")[None, :] - (self.beam_size - num_free)
         source = ops.maximum(fills, 0)  # index of the unfinished hypothesis for a free rank
         filled = gather(running_scores, source, batch_dims=1)
         scores = ops.where(is_free, filled, state.finished_scores)[:, : self.num_outputs]
@@ -211,7 +211,7 @@ class BeamSearch(Search):
     ) -> tuple[Tensor, Tensor]:
         """Merge newly finished hypotheses with the finished ones: scores `(b, n)`, tokens `(b, n, t)`."""
         # Only the `n` best candidates may end, so that a beam of size 1 is greedy search.
-        is_best = ops.arange(found.beams.shape[1]) < self.beam_size
+        is_best = ops.arange(found.beams.shape[1], dtype="int32") < self.beam_size
         is_best = ops.logical_and(is_best, _is_possible(found.log_probabilities))
         penalties = state.limits.length_penalties
         scores = self.score(found.log_probabilities, state.position + 1, penalties)

@@ -257,7 +257,7 @@ class Constraints:
         # Every hypothesis has at least the end token, so a minimum of 1 always holds.
         if self.min_length_ratio or self.min_length > 1:
             too_short = (shortest[:, None] if self.min_length_ratio else self.min_length) > position + 1
-            is_end = ops.equal(ops.arange(vocabulary_size), end_id)
+            is_end = ops.equal(ops.arange(vocabulary_size, dtype="int32"), end_id)
             masks.append(ops.logical_and(too_short, is_end[None, :]))
         return masks
 
@@ -279,7 +279,7 @@ def _checked_prefixes(prefix_ids: Tensor | None) -> Tensor:
 
 def _keep_only(log_probabilities: Tensor, token_ids: Tensor | int) -> Tensor:
     """Forbid every token of `(r, v)` except `token_ids`, `(r, 1)` or one id for all rows."""
-    is_kept = ops.equal(ops.arange(log_probabilities.shape[-1]), token_ids)
+    is_kept = ops.equal(ops.arange(log_probabilities.shape[-1], dtype="int32"), token_ids)
     return ops.where(is_kept, ops.maximum(log_probabilities, FORCED_LOG_PROBABILITY), LOWEST_SCORE)
 
 

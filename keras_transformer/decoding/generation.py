@@ -164,7 +164,7 @@ def _prepared(
     inputs = _checked_inputs(model, inputs, max_length)
     embedding = getattr(model, "target_embedding", getattr(model, "token_embedding", None))
     if prefix_ids is not None:
-        prefix_ids = ops.convert_to_tensor(prefix_ids)
+        prefix_ids = _as_tensor(prefix_ids, "`prefix_ids` must hold rows of one length, padded with 0.")
         if embedding is not None:
             check_token_ids(prefix_ids, embedding.vocabulary_size, "prefix_ids")
     return inputs, padding_mask, prefix_ids
@@ -177,7 +177,8 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
             "`model` must decode, as a `Transformer`, an `Ensemble` or a `CausalLM` does. "
             f"Received: {type(model).__name__}."
         )
-    inputs = _as_tensor(inputs)
+    wanted = "`inputs` must hold rows of one length: pad sources with 0; prompts may differ in `prefix_ids`."
+    inputs = _as_tensor(inputs, wanted)
     shape = tuple(inputs.shape)
     num_positions = max_length
     if isinstance(model, CausalLM):
@@ -204,13 +205,11 @@ def _checked_inputs(model: _DecodableModel, inputs: Tensor, max_length: int) -> 
     return inputs
 
 
-def _as_tensor(inputs: Tensor) -> Tensor:
+def _as_tensor(rows: Tensor, wanted: str) -> Tensor:
     try:
-        return ops.convert_to_tensor(np.array(inputs) if isinstance(inputs, list | tuple) else inputs)
+        return ops.convert_to_tensor(np.array(rows) if isinstance(rows, list | tuple) else rows)
     except ValueError as error:
-        raise ValueError(
-            "`inputs` must hold rows of one length, padded with 0. Received: lists of different lengths."
-        ) from error
+        raise ValueError(f"{wanted} Received: lists of different lengths.") from error
 
 
 def _source_lengths(inputs: Tensor, padding_mask: Tensor | None) -> Tensor:

@@ -17,6 +17,9 @@ from keras_transformer.decoding.log_probabilities import (
 from keras_transformer.decoding.search import Search, SearchResult, Step, _Cache, _Request
 from keras_transformer.types import LOWEST_SCORE, Tensor
 
+# A lower temperature is 0 in float32, by which nothing can be divided.
+_LEAST_TEMPERATURE = 1e-30
+
 
 class _IndependentState(NamedTuple):
     """State of a search with independent hypotheses."""
@@ -201,7 +204,8 @@ class SampleSearch(_IndependentSearch):
         """Return unnormalised probabilities `(r, m)`, 1 for the most likely token."""
         # Subtract first: divided by a small temperature, the scores themselves would overflow.
         below_best = scores - ops.max(scores, axis=-1, keepdims=True)
-        return ops.where(_is_possible(scores), ops.exp(below_best / self.temperature), 0.0)
+        temperature = max(self.temperature, _LEAST_TEMPERATURE)
+        return ops.where(_is_possible(scores), ops.exp(below_best / temperature), 0.0)
 
     def _uniforms(self, request: _Request) -> Tensor:
         # A hash of seed, source and step, since the numbers of `keras.random` differ between a graph and XLA.
@@ -240,7 +244,7 @@ def _invert(weights: Tensor, uniforms: Tensor) -> Tensor:
     passed = cumulated > uniforms[:, None] * cumulated[:, -1:]
     # A sum computed in parallel may increase where a weight is 0, so such indices are skipped.
     passed = ops.logical_and(passed, weights > 0)
-    first = ops.min(ops.where(passed, ops.arange(size), size), axis=-1)
+    first = ops.min(ops.where(passed, ops.arange(size, dtype="int32"), size), axis=-1)
     # Close to 1, the product may round up to the whole sum, which no cumulative weight exceeds.
     best = ops.cast(ops.argmax(weights, axis=-1), "int32")
     return ops.where(first < size, ops.cast(first, "int32"), best)

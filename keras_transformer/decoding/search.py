@@ -263,7 +263,7 @@ class Search(abc.ABC):
         # has a separate loop only at the first cache length, since each loop takes seconds to compile.
         last, batch_size = min(cache_length, max_length), dynamic_shape(state.last_ids)[0]
         few, is_large = batch_size // 4, cache_length == CHUNK < max_length and batch_size >= _MIN_SPLIT_BATCH
-        num_left = 0 if is_large is False else ops.where(is_large, few, 0)
+        num_left = 0 if is_large is False else ops.cast(ops.where(is_large, few, 0), "int32")
         state = self._advance_while(state, step, last, num_left, max_length)
         if is_large is not False:
             state = ops.cond(
@@ -336,8 +336,8 @@ class Search(abc.ABC):
         is_running = ops.cast(self.is_running(state, max_length), "int32")
         _, rows = ops.top_k(is_running, few)
         part = self._advance_while(self._select(state, rows), step, last, 0, max_length)
-        places = ops.arange(dynamic_shape(is_running)[0]) + few
-        places = ops.scatter_update(places, rows[:, None], ops.arange(few))
+        places = ops.arange(dynamic_shape(is_running)[0], dtype="int32") + few
+        places = ops.scatter_update(places, rows[:, None], ops.arange(few, dtype="int32"))
         state = keras.tree.map_structure(
             lambda old, new: gather(ops.concatenate([new, old]), places),
             state._replace(position=()),

@@ -64,6 +64,14 @@ def _add_positions(
     return x if normalize is None else normalize(x)
 
 
+def _call_stack(stack: Encoder | Decoder, *inputs: Tensor, padding_mask: Tensor, **masks: Tensor) -> Tensor:
+    """Return the output of a stack, with the mask for layers that a user puts on this output."""
+    x = stack(*inputs, padding_mask=padding_mask, **masks)
+    # Keras passes on only masks that an input has.
+    x._keras_mask = padding_mask
+    return x
+
+
 @keras.saving.register_keras_serializable(package="keras_transformer")
 class NoPositionEncoding(keras.layers.Layer):
     """Identity in place of a `PositionEncoding`, for rotary and relative positions."""

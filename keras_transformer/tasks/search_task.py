@@ -55,6 +55,11 @@ class SearchTask(ModelTask, TextTask):
     def search(self, search: Search) -> None:
         """Replace the search; if it has no special ids, fill in those of the tokenizers."""
         check_kind(Search, search=search)
+        if self.continues_source and search.constraints.first_token_ids:
+            raise ValueError(
+                "`search` must be without `first_token_ids`, since an output begins with its prompt. "
+                f"Received: first_token_ids={search.constraints.first_token_ids}."
+            )
         self._search = _with_ids(search)
 
     @property

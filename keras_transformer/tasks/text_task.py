@@ -102,8 +102,9 @@ class TextTask(Task):
                 such as `beam_size`.
             batch_size: As for `translate`.
             progress: As for `translate`.
-            tokens: Whether to include each output's tokens with log-probabilities and alternatives, as from
-                `score`. Defaults to False.
+            tokens: Whether to include the tokens of each output with log-probabilities and alternatives, as
+                `score` returns them for the text. A sample may have been generated in other subwords, and
+                a text that was cut off has no end token. Defaults to False.
 
         Returns:
             The outputs for each source, best first. There may be fewer than `num`; an empty source has one.

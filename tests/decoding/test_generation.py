@@ -155,8 +155,10 @@ def test_lists_are_sources_too(transformer: Any) -> None:
     rows = [[4, 5, 3], [6, 3, 0]]
     expected = generate(transformer, np.array(rows), GreedySearch(), 5)
     assert_same(generate(transformer, rows, GreedySearch(), 5), expected)
-    with pytest.raises(ValueError, match=r"one length, padded with 0\. Received: lists of different lengths"):
+    with pytest.raises(ValueError, match=r"`inputs` .* pad sources with 0; .* lists of different lengths"):
         generate(transformer, [[4, 5, 3], [6, 3]], GreedySearch(), 5)
+    with pytest.raises(ValueError, match=r"`prefix_ids` .* padded with 0\. Received: lists of different"):
+        generate(transformer, rows, GreedySearch(), 5, prefix_ids=[[4, 5], [4]])
 
 
 @pytest.mark.parametrize("sources", [np.array([4, 5, 3]), np.zeros((1, 2, 3, 4))])

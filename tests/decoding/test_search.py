@@ -55,6 +55,22 @@ def plain_greedy(model: Any, sources: Any, max_length: int) -> Any:
     return token_ids[:, 1:]
 
 
+@pytest.mark.parametrize(
+    "search", [SEARCHES[1], *(pytest.param(each, marks=pytest.mark.slow) for each in SEARCHES[2:])]
+)
+def test_integers_are_the_same_with_double_precision(transformer: Any, source_ids: Any, search: Any) -> None:
+    # Then Keras makes int64 of numbers without a dtype.
+    sources = np.tile(source_ids, (4, 1))
+    expected = answers(generate(transformer, sources, search, ROOM + 3))
+    keras.config.set_floatx("float64")
+    try:
+        found = answers(generate(transformer, sources, search, ROOM + 3))
+    finally:
+        keras.config.set_floatx("float32")
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_allclose(found[1], expected[1], atol=1e-5)
+
+
 @pytest.mark.slow
 def test_a_long_answer_is_that_of_the_whole_decoder(transformer: Any, source_ids: Any) -> None:
     token_ids, _ = answers(generate(transformer, source_ids[:2], GreedySearch(), ROOM + 3))

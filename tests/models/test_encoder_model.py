@@ -178,6 +178,8 @@ def test_vectors_have_the_mask_of_their_source(inputs: Any) -> None:
     if inputs is IDS:
         x = keras.Input((None,), dtype="int32")
         np.testing.assert_allclose(array(keras.Model(x, pooled(model(x)))(inputs)), mean, atol=1e-6)
+    on_output = keras.Model(model.input, pooled(model.output))
+    np.testing.assert_allclose(array(on_output(inputs)), mean, atol=1e-6)
     assert getattr(made(13, 7)(IDS), "_keras_mask", None) is None
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from helpers import array
-from keras_transformer import Transformer
+from keras_transformer import CausalLM, Transformer
 from keras_transformer.layers import padding_mask
 
 SIZES: dict[str, Any] = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 11}
@@ -72,6 +72,17 @@ def test_rows_of_a_batch_do_not_mix() -> None:
     for row in range(2):
         alone = call(model, SOURCE[row : row + 1], TARGET[row : row + 1])
         np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
+
+
+@pytest.mark.parametrize("stack", ["encoder", "decoder", "decoder alone"])
+def test_layers_on_the_output_of_a_stack_know_its_padding(stack: str) -> None:
+    is_alone = stack == "decoder alone"
+    model = CausalLM(13, **SIZES) if is_alone else made()
+    pooled = keras.layers.GlobalAveragePooling1D()(model.get_layer(stack.split()[0]).output)
+    means = keras.Model(model.input, pooled)
+    padded = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in INPUTS.items()}
+    mean, same = (array(means(each["decoder_token_ids"] if is_alone else each)) for each in (INPUTS, padded))
+    np.testing.assert_allclose(same, mean, atol=1e-5)
 
 
 class Unchanged(keras.layers.Layer):

@@ -301,13 +301,18 @@ def test_what_an_earlier_model_is_not(
     assert run.num_epochs == 0
 
 
-def test_a_vocabulary_of_both_sides_is_not_two(pairs_file: Path, tmp_path: Path) -> None:
+def test_an_earlier_model_that_cannot_be_continued(pairs_file: Path, tmp_path: Path) -> None:
     tokenizer = kt.text.CharacterTokenizer.train(["ab"])
     model = kt.Transformer(6, 6, num_layers=1, hidden_dim=8, num_heads=2, intermediate_dim=8)
     kt.Translator(model, tokenizer, tokenizer).save(tmp_path / "earlier")
     options = {"run_directory": str(tmp_path), "initial_model": str(tmp_path / "earlier"), "shared": False}
     run = kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **options))
     with pytest.raises(InputError, match=r"Received: shared=False where the model has True\."):
+        run.train()
+    model.quantize("int8")
+    kt.Translator(model, tokenizer, tokenizer).save(tmp_path / "earlier")
+    run = kt.Run(kt.runs.RunConfig.default(pairs=str(pairs_file), **{**options, "shared": True}))
+    with pytest.raises(InputError, match=r"earlier holds a quantized model, which cannot be trained\."):
         run.train()
 
 
