@@ -170,8 +170,8 @@ class _Generation:
         size = self.no_repeat_ngram_size if self.no_repeat_ngram_size <= longest else 0
         # `generate` counts the start as generated, which matters where it is the end.
         counts = (self.repetition_penalty != 1.0 or size == 1) and self.decoder_start_token_id in self._ends
-        # `generate` counts the start token, we count the end token, so the numbers agree. An output of maximum
-        # length needs no end. New tokens do not include given ones.
+        # `generate` counts the start token, we count the end token, so the numbers agree. An output of
+        # maximum length needs no end. New tokens do not include given ones.
         shortest = self.min_length if self.min_new_tokens is None else num_given + self.min_new_tokens + 1
         rules = Constraints(
             min_length=min(shortest, longest),

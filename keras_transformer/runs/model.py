@@ -170,7 +170,7 @@ def _initial_model(kind: RunKind, dtype: keras.DTypePolicy) -> keras.Model:
     if not isinstance(initial, model_class):
         raise InputError(f"{directory} holds a {type(initial).__name__}, not a {model_class.__name__}.")
     if initial.is_quantized:
-        raise InputError(f"{directory} holds a quantized model, which cannot be trained. Use the model before.")
+        raise InputError(f"{directory} holds a quantized model, which cannot be trained.")
     _check_architecture(section, initial.get_config())
     changes = {name: value for name, value in section.changes.items() if name in _TRAINING_OPTIONS}
     serialized = keras.saving.serialize_keras_object(dtype)

@@ -74,7 +74,10 @@ def test_rows_of_a_batch_do_not_mix() -> None:
         np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
 
 
-@pytest.mark.parametrize("stack", ["encoder", "decoder", "decoder alone"])
+@pytest.mark.parametrize(
+    "stack",
+    ["decoder", *(pytest.param(each, marks=pytest.mark.slow) for each in ("encoder", "decoder alone"))],
+)
 def test_layers_on_the_output_of_a_stack_know_its_padding(stack: str) -> None:
     is_alone = stack == "decoder alone"
     model = CausalLM(13, **SIZES) if is_alone else made()
