@@ -12,7 +12,7 @@ from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _CausalConfig
 from keras_transformer.models.configured_model import ConfiguredModel, Step
 from keras_transformer.models.decoding_step import _DecodingStep
-from keras_transformer.models.parts import Parts, _add_positions, _call_stack, _embedding, _input_parts
+from keras_transformer.models.parts import Parts, _add_positions, _embedding, _input_parts, _with_mask
 from keras_transformer.models.source import _mask_ids
 from keras_transformer.types import Tensor
 
@@ -147,5 +147,5 @@ def _connect(parts: Parts) -> tuple[Tensor, Tensor]:
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     mask = padding_mask(token_ids)
     x = _add_positions(parts, "token", parts["token_embedding"](token_ids), mask)
-    x = _call_stack(parts["decoder"], parts["embedding_dropout"](x), padding_mask=mask)
+    x = _with_mask(parts["decoder"](parts["embedding_dropout"](x), padding_mask=mask), mask)
     return token_ids, parts["output_projection"](x)

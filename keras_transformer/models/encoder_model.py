@@ -10,7 +10,7 @@ from keras_transformer.layers.projection import Dense
 from keras_transformer.layers.token_embedding import OutputProjection
 from keras_transformer.models.config import _EncoderConfig
 from keras_transformer.models.encoding_model import _EncodingModel, _make_source
-from keras_transformer.models.parts import Parts, Pooling, _add_positions, _call_stack, _input_parts
+from keras_transformer.models.parts import Parts, Pooling, _add_positions, _input_parts, _with_mask
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Inputs, Tensor
 
@@ -136,7 +136,7 @@ def _connect(parts: Parts, source: _Source) -> tuple[Inputs, Tensor]:
     values, mask = source.split(inputs)
     x, mask = source.vectors(parts[source.layer], values, mask)
     x = parts["embedding_dropout"](_add_positions(parts, "source", x, mask))
-    x = _call_stack(parts["encoder"], x, padding_mask=mask)
+    x = _with_mask(parts["encoder"](x, padding_mask=mask), mask)
     if "pooling" in parts:
         # (b, s, d) -> (b, d)
         x = parts["pooling"](x, padding_mask=mask)

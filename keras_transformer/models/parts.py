@@ -64,11 +64,9 @@ def _add_positions(
     return x if normalize is None else normalize(x)
 
 
-def _call_stack(stack: Encoder | Decoder, *inputs: Tensor, padding_mask: Tensor, **masks: Tensor) -> Tensor:
-    """Return the output of a stack, with the mask for layers that a user puts on this output."""
-    x = stack(*inputs, padding_mask=padding_mask, **masks)
-    # Keras passes on only masks that an input has.
-    x._keras_mask = padding_mask
+def _with_mask(x: keras.KerasTensor, padding_mask: Tensor) -> keras.KerasTensor:
+    """Return the output of a stack with its mask, for layers that a user puts on it."""
+    x._keras_mask = padding_mask  # Keras itself passes on only the masks that inputs have
     return x
 
 

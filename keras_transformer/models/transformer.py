@@ -19,10 +19,10 @@ from keras_transformer.models.encoding_model import _EncodingModel, _make_source
 from keras_transformer.models.parts import (
     Parts,
     _add_positions,
-    _call_stack,
     _embedding,
     _input_parts,
     _position_encoding,
+    _with_mask,
 )
 from keras_transformer.models.source import _Source
 from keras_transformer.types import Tensor
@@ -175,13 +175,14 @@ def _connect(parts: Parts, source: _Source) -> tuple[dict[str, Tensor], Tensor]:
     # (b, s), or frames (b, s, w) -> (b, s, d); source convolutions halve the length
     x, mask = source.vectors(parts[source.layer], values, mask)
     x = parts["embedding_dropout"](_add_positions(parts, "source", x, mask))
-    x = _call_stack(parts["encoder"], x, padding_mask=mask)
+    x = _with_mask(parts["encoder"](x, padding_mask=mask), mask)
 
     # (b, t) -> (b, t, d)
     target = inputs["decoder_token_ids"]
     target_mask = padding_mask(target)
     y = _add_positions(parts, "target", parts["target_embedding"](target), target_mask)
     y = parts["embedding_dropout"](y)
-    y = _call_stack(parts["decoder"], y, x, padding_mask=target_mask, encoder_padding_mask=mask)
+    y = parts["decoder"](y, x, padding_mask=target_mask, encoder_padding_mask=mask)
+    y = _with_mask(y, target_mask)
     # (b, t, d) -> (b, t, v)
     return inputs, parts["output_projection"](y)
