@@ -55,9 +55,8 @@ def plain_greedy(model: Any, sources: Any, max_length: int) -> Any:
     return token_ids[:, 1:]
 
 
-@pytest.mark.parametrize(
-    "search", [SEARCHES[1], *(pytest.param(each, marks=pytest.mark.slow) for each in SEARCHES[2:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES[1:])
 def test_integers_are_the_same_with_double_precision(transformer: Any, source_ids: Any, search: Any) -> None:
     # Then Keras makes int64 of numbers without a dtype.
     sources = np.tile(source_ids, (4, 1))
