@@ -34,7 +34,8 @@ def word(number: int, first: int, second: int) -> int:
 
 
 def uniform(seed: int, step: int, row: int) -> float:
-    seed = (seed ^ seed >> 32) & 0xFFFFFFFF
+    is_word = -(2**31) <= seed < 2**31  # as a server gets it
+    seed = (seed if is_word else seed ^ seed >> 32) & 0xFFFFFFFF
     key = word(row, seed, seed)
     return (word(step, key, key) >> 8) / 2**24
 
