@@ -71,7 +71,7 @@ def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> N
 def check_compiled(model: Any) -> None:
     """Look at what a model is trained with."""
     assert isinstance(model.loss, RDropCrossentropy)
-    assert (model.loss.weight, model.loss.normalize) == (5.0, False)
+    assert (model.loss.weight, model.loss.normalize) == (5.0, True)
     optimizer = model.optimizer
     assert (optimizer.global_clipnorm, optimizer.ema_momentum, optimizer.use_ema) == (1.0, 0.9, True)
     assert optimizer.gradient_accumulation_steps == 2
