@@ -341,7 +341,9 @@ def as_pairs(**pairs: Iterable[Any]) -> list[Pair]:
     several = list(given)
     for number, pair in enumerate(several):
         if not is_pair(pair):
-            raise TypeError(f"Each pair must be two strings. Received: {name}[{number}]={pair!r:.200}.")
+            raise TypeError(
+                f"Each pair must be a tuple or list of two strings. Received: {name}[{number}]={pair!r:.200}."
+            )
     return several
 
 

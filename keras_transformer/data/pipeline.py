@@ -40,6 +40,8 @@ def translation_dataset(
     Pairs of similar length share a batch: they are bucketed by their longer side and sorted by target length
     within a bucket. Each iteration over the dataset is an epoch. The batches of an epoch depend only on the
     arguments and the epoch number, so a dataset with `first_epoch=k` starts with the batches of epoch `k`.
+    So `take` and `skip`, or two shards, of one shuffled dataset overlap: split with `split_pairs`, and make a
+    dataset for each shard.
 
     Args:
         pairs: Pairs of source and target text, or `EncodedPairs`. With `cache`, also the streams that

@@ -95,6 +95,7 @@ class RotaryEmbedding(keras.layers.Layer):
         check_number(above=0, max_wavelength=max_wavelength, scaling_factor=scaling_factor)
         self.max_wavelength = max_wavelength
         self.scaling_factor = scaling_factor
+        self.supports_masking = True
 
     def call(self, inputs: Tensor, start: Tensor | int = 0) -> Tensor:
         self.compute_output_shape(inputs.shape)

@@ -76,7 +76,9 @@ def test_many_pairs_are_tokenized_as_a_few_are(tokenizer: CharacterTokenizer) ->
 @pytest.mark.parametrize("wrong", [("a", float("nan")), ("a", None), ("a", "b", "c"), "ab", ("a",)])
 def test_what_is_no_pair_is_named(tokenizer: CharacterTokenizer, wrong: object) -> None:
     assert len(EncodedPairs.encode([("a", "b"), ["c", b"d"]], tokenizer, tokenizer)) == 2
-    with pytest.raises(TypeError, match=r"Each pair must be two strings\. Received: pairs\[1\]="):
+    with pytest.raises(
+        TypeError, match=r"Each pair must be a tuple or list of two strings\. Received: pairs\[1\]="
+    ):
         EncodedPairs.encode([("a", "b"), wrong], tokenizer, tokenizer)
 
 

@@ -52,6 +52,11 @@ def test_layer() -> None:
     np.testing.assert_allclose(array(layer(heads, start=2)), reference(heads, 2, 50.0), atol=1e-5)
 
 
+def test_a_keras_mask_is_passed_on() -> None:
+    vectors = keras.layers.Embedding(10, 8, mask_zero=True)(np.array([[1, 2, 0]]))
+    assert array(RotaryEmbedding()(vectors)._keras_mask).tolist() == [[True, True, False]]
+
+
 def test_attention_sees_the_order_but_not_the_place() -> None:
     attention = MultiHeadAttention(2, 4, positions="rotary")
     x = draw(1, 5, 7)
