@@ -51,9 +51,8 @@ def check_same(of_parts: tuple[dict, list], of_whole: tuple[dict, list]) -> None
         np.testing.assert_allclose(part, whole, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "num_rows", [7, pytest.param(1, marks=pytest.mark.slow)], ids=["odd", "fewer rows than parts"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("num_rows", [7, 1], ids=["odd", "fewer rows than parts"])
 def test_parts_train_as_the_whole(num_rows: int) -> None:
     loss, batches = kt.training.MaskedCrossentropy(0.1), [batch(num_rows) for _ in range(2)]
     check_same(trained(3, loss, batches), trained(1, loss, batches))

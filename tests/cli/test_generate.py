@@ -41,6 +41,7 @@ def test_another_command_names_the_right_one(model: kt.TextGenerator, command: C
     assert (result.exit_code, "ask it with: keras-transformer generate" in result.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_several_samples_with_another_seed_and_length(model: kt.TextGenerator, command: Callable) -> None:
     words = ["--num-samples", 3, "--seed", 9, "--temperature", 1, "--top-k", 4, "--max-length", 9, "--scores"]
     result = command("generate", "--model", "model", *words, *PROMPTS)

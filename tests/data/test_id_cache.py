@@ -148,7 +148,7 @@ class Corpus:
 @pytest.mark.parametrize(
     "options",
     [
-        {"noise": [reverse_sources], "first_epoch": 2},
+        pytest.param({"noise": [reverse_sources], "first_epoch": 2}, marks=pytest.mark.slow),
         pytest.param({"seed": 1}, marks=pytest.mark.slow),
         {"shuffle": False, "max_source_length": 9, "pad_to_bucket_boundary": True},
     ],

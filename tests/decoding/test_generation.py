@@ -365,9 +365,8 @@ def test_a_stream_takes_what_generate_takes(transformer: Any, source_ids: np.nda
 @pytest.mark.parametrize(
     "kind",
     [
-        "ids",
         "ensemble",
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("frames", "frames without a mask")),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ids", "frames", "frames without a mask")),
     ],
 )
 def test_what_fit_takes_is_taken(kind: str) -> None:

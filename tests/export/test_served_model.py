@@ -31,6 +31,7 @@ def test_answers_are_those_of_the_translator(exported: Path, translator: kt.Tran
         np.testing.assert_allclose(alignment.attention, other.attention, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_is_cut_off_is_said(exported: Path) -> None:
     with pytest.warns(
         kt.tasks.TruncationWarning, match="^1 of 3 were longer than the translator's limits and"

@@ -76,9 +76,8 @@ class ByteTokenizer:
 
 
 @pytest.mark.filterwarnings("ignore::keras_transformer.tasks.TruncationWarning")
-@pytest.mark.parametrize(
-    "search", [SEARCHES[0], *(pytest.param(search, marks=pytest.mark.slow) for search in SEARCHES[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("search", SEARCHES)
 def test_the_pieces_are_the_translation(translator: kt.Translator, search: Any) -> None:
     most = 0
     translator.search = search
