@@ -50,7 +50,7 @@ class EncoderModel(_EncodingModel):
 
     Returns:
         `(b, s, num_outputs)`, or `(b, num_outputs)` with `pooling`. Without `num_outputs`, the last dimension
-        is `d`, and a Keras mask hides padding from layers on top; logits have none.
+        is `d`, and a Keras mask hides padding from layers on top; the logits of a call have none.
 
     Raises:
         TypeError: If an option is unknown or has the wrong type.
