@@ -328,7 +328,9 @@ class RunConfig(_Section, strict=False):
         content = text if isinstance(text, bytes) else text.encode()
         table = read_table(content, f"{origin}:")
         table.pop(CHECKSUMS, None)  # checked when a run is resumed
-        return _validated(table, f"{origin}: ")
+        # The file has all values. Those that equal the defaults count as not set, as when the run began.
+        config = _validated(table, f"{origin}: ")
+        return config.model_validate(config.model_dump(exclude_defaults=True))
 
     def override(self, **options: Value) -> "RunConfig":
         """Return a copy with other values.
@@ -341,8 +343,8 @@ class RunConfig(_Section, strict=False):
             InputError: If a name is unknown or a value is invalid.
         """
         wanted = self._of(options.get("task", self.task))
-        # If the task changes, fields that the new task lacks may be dropped if they have their defaults.
-        table = self.model_dump(exclude_defaults=wanted is not type(self))
+        # What nobody set stays so: another task may lack the field, and an initial model has its own value.
+        table = {"task": wanted.model_fields["task"].default, **self.model_dump(exclude_unset=True)}
         known = wanted.options()
         for name, value in options.items():
             if name not in known:

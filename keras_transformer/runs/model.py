@@ -200,9 +200,7 @@ def _check_vocabulary(config: RunConfig, readers: Readers) -> None:
     differing = [
         f"{name}={value!r} where the model has {' and '.join(map(repr, theirs))}"
         for name, theirs in received.items()
-        if name in type(asked).model_fields
-        and (value := getattr(asked, name)) != type(asked).model_fields[name].default
-        and value not in theirs
+        if name in asked.model_fields_set and (value := getattr(asked, name)) not in theirs
     ]
     if differing:
         raise InputError(
@@ -214,20 +212,15 @@ def _check_architecture(section: _ModelSection, config: Mapping[str, object]) ->
     # Weights that do not fit would be skipped or stay random. An option of None equals another option.
     same = dict.fromkeys(("num_encoder_layers", "num_decoder_layers"), "num_layers")
     same |= {"num_key_value_heads": "num_heads", "final_norm": "norm_first"}
-    # What a task declares itself, such as the pooling.
-    fields = {
-        name: (getattr(section, name), field.default) for name, field in type(section).model_fields.items()
-    }
-    declared = {
-        name: value for name, (value, default) in fields.items() if name in config and value != default
-    }
-    preset, default = fields["preset"]
-    if preset != default:
-        sizes = ("hidden_dim", "num_heads", "intermediate_dim")
-        declared |= {name: getattr(PRESETS[preset], name) for name in sizes if name in config}
+    given = section.model_dump(exclude_unset=True)
+    # A task declares some of the model's options itself, such as the pooling.
+    asked = {name: value for name, value in given.items() if name in config}
+    if "preset" in given:
+        sizes = PRESETS[section.preset].options()
+        asked = {name: sizes[name] for name in ("hidden_dim", "num_heads", "intermediate_dim")} | asked
     differing = [
         f"{name}={value!r} where the model has {received!r}"
-        for name, value in {**declared, **section.changes}.items()
+        for name, value in asked.items()
         if name not in _TRAINING_OPTIONS
         and value != (received := config[name] if config[name] is not None else config[same.get(name, name)])
     ]

@@ -90,7 +90,10 @@ class Run:
         path = path if path.name.strip(".") else path.resolve()  # `.` and `..` have no name
         # The current path: the directory may have been moved after its configuration was saved.
         place = {"name": path.name, "run_directory": str(path.parent)}
-        return cls(_saved_config(path).override(**{**place, **options}))
+        saved = _saved_config(path)
+        if (task := options.get("task", saved.task)) != saved.task:
+            raise InputError(f"A run keeps its task. Received: task={task!r}; {path} has {saved.task!r}.")
+        return cls(saved.override(**{**place, **options}))
 
     @staticmethod
     def examples(directory: str | PathLike[str]) -> tuple[Any, ...]:

@@ -72,6 +72,9 @@ def test_the_home_directory_has_a_short_name(monkeypatch: pytest.MonkeyPatch, tm
 def test_json_round_trip(tmp_path: Path) -> None:
     config = RunConfig.from_toml(written(tmp_path, TOML))
     assert RunConfig.from_json(config.model_dump_json()) == config
+    # A run that stopped before its first checkpoint checks again what was asked of its initial model.
+    assert "preset" not in RunConfig.from_json(RunConfig().model_dump_json()).model.model_fields_set
+    assert RunConfig.from_json(RunConfig(task="generate").model_dump_json()).task == "generate"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,8 @@ def test_a_finished_run_is_opened_from_its_directory(trained: Path, tmp_path: Pa
 def test_the_current_directory_is_opened(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(copy)
     assert kt.Run.open(".").directory == copy
+    with pytest.raises(InputError, match=r"A run keeps its task\. Received: task='tag'; .* 'translate'"):
+        kt.Run.open(".", task="tag")
 
 
 def test_by_default_the_loss_chooses_and_nothing_is_averaged(trained: Path) -> None:
@@ -289,6 +291,9 @@ def test_a_run_begins_where_the_earlier_one_stands(pairs_file: Path, earlier: st
         ({"subword_dropout": 0.1}, r"subword_dropout=0\.1, .*CharacterTokenizer and CharacterTokenizer"),
         ({"initial_model": "runs/absent"}, "runs/absent is not the directory of a model"),
         ({"size": 8}, r"own vocabularies\. Received: size=8 where the model has \d+ and \d+\."),
+        # Defaults that were given.
+        ({"preset": "tiny"}, "hidden_dim=128 where the model has 8, num_heads=4 where the model has 2"),
+        ({"normalization_rule": "nmt_nfkc"}, r"normalization_rule='nmt_nfkc' where the model has None"),
     ],
 )
 def test_what_an_earlier_model_is_not(
