@@ -5,7 +5,7 @@ keras-transformer train --config cmudict.toml --name cmudict_2 --seed 2
 python ensemble.py runs/cmudict runs/cmudict_2 --output runs/both
 
 The output is the directory of a model, for `keras-transformer translate --model runs/both`, `evaluate` and
-`export`. Search and maximum lengths are those of the first model. The models must have the same
+`export`. Everything else, such as the search, is that of the first model. The models must have the same
 vocabularies: train them on the same pairs with the same options, or begin one run with the other
 (`--initial-model`).
 """
@@ -25,14 +25,8 @@ def join(directories: list[str]) -> Translator:
         for side in ("source_tokenizer", "target_tokenizer"):
             if getattr(other, side).fingerprint() != getattr(first, side).fingerprint():
                 raise InputError(f"{directory} has another {side} than {directories[0]}.")
-    return Translator(
-        Ensemble([translator.model.with_dtype("float32") for translator in translators]),
-        first.source_tokenizer,
-        first.target_tokenizer,
-        search=first.search,
-        max_source_length=first.max_source_length,
-        max_target_length=first.max_target_length,
-    )
+    models = [translator.model.with_dtype("float32") for translator in translators]
+    return first.with_changes(model=Ensemble(models))
 
 
 def main() -> None:

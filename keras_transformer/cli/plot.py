@@ -44,8 +44,8 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
       keras-transformer plot attention --model runs/dates "27. jan. 2094"
       keras-transformer plot attention --saved-model saved_models/dates "27. jan. 2094"
     """
-    if not text:
-        raise InputError(f"Give a text that is not empty. Received: {text!r}.")
+    if not text.strip():
+        raise _empty(text)
     choice = choose_model(model, saved_model)
     with loading(choice.path):
         from keras_transformer.cli.models import open_model
@@ -54,6 +54,8 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
     translator = open_model(choice, TextTask, trust=trust)
     if not isinstance(translator, Translator):
         [alignment] = translator.align([text])
+        if not alignment.source_tokens:
+            raise _empty(text)
         path, title = Path(output, "cross_attention.png"), "Cross-attention, last decoder layer, mean"
         tokens = alignment.source_tokens, alignment.output_tokens
         plot_attention(alignment.attention, *tokens, path=path, title=title)
@@ -71,6 +73,10 @@ def attention(text: str, model: str | None, saved_model: str | None, trust: bool
         )
     for path in paths:
         _show(str(path))
+
+
+def _empty(text: str) -> InputError:
+    return InputError(f"Give a text that is not empty. Received: {text!r}.")
 
 
 @plot.command(cls=Verb)

@@ -47,7 +47,8 @@ def tag(
     for number, (text, output) in enumerate(zip(lines, outputs, strict=True), start=1):
         if spans:
             for span in output.spans:
-                _show(f"{number}\t{span.label}\t{span.start}\t{span.end}\t{text[span.start : span.end]}")
+                words = " ".join(text[span.start : span.end].split())
+                _show(f"{number}\t{span.label}\t{span.start}\t{span.end}\t{words}")
             continue
         if number > 1:
             _show("")

@@ -491,9 +491,16 @@ class _Units:
         elif name in ("bpt", "ept", "it", "ph", "ut"):
             self._num_hidden -= 1
         elif name == "tu":
-            # Put the source language first; some units list it last.
-            first = {each: text for each, text in self._unit.items() if self._source in (each, each[:2])}
-            self.done.append((self.parser.CurrentLineNumber, {**first, **self._unit}))
+            # Put the source language first; some units list it last, or name another country (`en`, `en-US`).
+            same = {
+                each: text for each, text in self._unit.items() if _language(each) == _language(self._source)
+            }
+            exact = {each: text for each, text in same.items() if each == self._source}
+            self.done.append((self.parser.CurrentLineNumber, {**exact, **same, **self._unit}))
+
+
+def _language(tag: str) -> str:
+    return re.split("[-_]", tag)[0]  # `en` of `en-us`
 
 
 def _tmx_units(path: Path) -> _Rows:

@@ -125,7 +125,9 @@ def _without_comments(path: Path, lines: Iterable[str]) -> Iterator[tuple[int, l
     for number, line in enumerate(lines, start=1):
         if _COMMENT.match(line):
             continue
-        waiting.append((number, (line.split("\t") if "\t" in line else line.split()) if line.strip() else []))
+        # At spaces only: a token may contain a no-break space, such as `1 000`.
+        cells = re.split("\t" if "\t" in line else " +", line.strip(" \r")) if line.strip() else []
+        waiting.append((number, cells))
         if line.strip() and not line.startswith("#"):
             width = width or len(waiting[-1][1])
         if width is not None:

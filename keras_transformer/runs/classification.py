@@ -178,4 +178,5 @@ class ClassificationRun(LabelRun):
 
 
 def _shown(label: str | Sequence[str]) -> str:
-    return label if isinstance(label, str) else _SEPARATOR.join(label)
+    """Return a label, or labels in alphabetical order, in which two of the same are equal."""
+    return label if isinstance(label, str) else _SEPARATOR.join(sorted({*label}))

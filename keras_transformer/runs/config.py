@@ -343,7 +343,7 @@ class RunConfig(_Section, strict=False):
             InputError: If a name is unknown or a value is invalid.
         """
         wanted = self._of(options.get("task", self.task))
-        # Options that were not set stay so: another task may lack them, and an initial model has its own values.
+        # Options that were not set stay so: another task may lack them, an initial model has its own values.
         table = {"task": wanted.model_fields["task"].default, **self.model_dump(exclude_unset=True)}
         known = wanted.options()
         for name, value in options.items():

@@ -50,6 +50,9 @@ def test_an_export_has_one_map(command: Callable, trained: Path) -> None:
     result = command("plot", "attention", "--saved-model", trained / "saved_models/tiny", "w1ab")
     assert (result.exit_code, result.stdout) == (0, "attention/cross_attention.png\n"), result.output
     assert Path("attention/cross_attention.png").read_bytes().startswith(b"\x89PNG")
+    result = command("plot", "attention", "--saved-model", trained / "saved_models/tiny", "\u200b")
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert "Give a text that is not empty." in result.stderr
 
 
 @pytest.mark.slow
@@ -87,6 +90,7 @@ def test_mask_with_padding(command: Callable, drawn: dict[str, tuple]) -> None:
     [
         (["attention", "--model", "none", "text"], "none is not the directory of a model"),
         (["attention", "--model", "none", ""], "Give a text that is not empty. Received: ''."),
+        (["attention", "--model", "none", " "], "Give a text that is not empty. Received: ' '."),
         (["attention", "text"], "Name a model with --model or --saved-model. Found in saved_models: none."),
         (["positions", "--output", "p.xyz"], "Received: p.xyz."),
         (["positions", "--length", "0"], "0 is not in the range 1<=x<=4096"),

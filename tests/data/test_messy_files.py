@@ -226,6 +226,13 @@ MESSY = {
     "TMX with the source behind": Messy(
         {"x.tmx": tmx(*(tuv("de", b) + tuv("en", a) for a, b in GREETINGS))}, GREETINGS
     ),
+    "TMX with countries in the header only": Messy(
+        {"x.tmx": tmx(*(tuv("de", b) + tuv("en", a) for a, b in GREETINGS), source="en-US")}, GREETINGS
+    ),
+    "TMX with two countries of a language": Messy(
+        {"x.tmx": tmx(tuv("en-GB", "lift") + tuv("en_US", "elevator"), source="en_US")},
+        [("elevator", "lift")],
+    ),
     "TMX with marks": Messy(
         {
             "x.tmx": tmx(

@@ -42,6 +42,7 @@ CONLLU = """# sent_id = 1
         ("x.conll", "\ufeff" + CONLL.replace("\n", "\r\n") + "\r\n \r\n"),
         ("x.bio", CONLL.replace(" ", "\t")),
         ("x.conll#1,4", CONLL),
+        ("x.conll", CONLL.replace("rejects", "re\u00a0jects")),  # a no-break space separates no columns
         (
             "x.jsonl",
             (

@@ -29,7 +29,7 @@ def join(
             tokenizer = CharacterTokenizer(list(letters))
             size = tokenizer.vocabulary_size
             model = Transformer(size, size, hidden_dim=hidden_dim, dtype="mixed_bfloat16", **SIZES)
-            options = {"search": GreedySearch(), "max_target_length": hidden_dim}
+            options = {"search": GreedySearch(), "max_target_length": hidden_dim, "split_texts": "none"}
             Translator(model, tokenizer, tokenizer, **options).save(name)
         monkeypatch.setattr(sys, "argv", ["ensemble.py", *names, "--output", "joined"])
         example.main()
@@ -45,7 +45,7 @@ def test_what_is_written_is_read_as_one_model(
     joined = Translator.load("joined")
     assert isinstance(joined.model, Ensemble)
     assert capsys.readouterr().out == f"wrote joined: {joined.model.count_params():,} parameters\n"
-    assert (type(joined.search), joined.max_target_length) == (GreedySearch, 8)
+    assert (type(joined.search), joined.max_target_length, joined.split_texts) == (GreedySearch, 8, "none")
     assert len(joined.translate(["ab", "cab"])) == 2
     assert {model.compute_dtype for model in joined.model.members} == {"float32"}
 

@@ -95,6 +95,17 @@ def test_several_labels(tmp_path: Path) -> None:
     assert served["micro_f1"] == report["micro_f1"]
 
 
+def test_the_order_of_labels_is_no_mistake() -> None:
+    kind = Run(RunConfig.default(task="classify", multi_label=True, pairs="x.csv")).kind
+    output = kt.tasks.Classification("art", 0.9, ("art", "b"), {"art": 0.9, "b": 0.8, "c": 0.1})
+    examples = [("one", ("b", "art")), ("two", ("c", "art"))]
+    assert kind.mistakes(examples, [output, output]) == [("two", "art|c", "art|b", 0.9)]
+    assert kind.lines(examples, [output, output])[-2:] == [
+        "  0.900  art|b  ←  one",
+        "  0.900  art|b  ←  two  (art|c)",
+    ]
+
+
 @pytest.fixture
 def earlier(tmp_path: Path) -> kt.TextClassifier:
     """A classifier in `tmp_path / "earlier"`, whose labels are in no order."""

@@ -46,7 +46,7 @@ def test_the_command_line_from_a_file_to_a_server(command: Command, tmp_path: Pa
             *("Ben\tB-PER", "lives\tO", "in\tO", "New\tB-LOC", "Rome\tI-LOC", ".\tO"),
             *("", "", "Anna\tB-PER", "lives\tO", ".\tO"),
         ]
-        result = command("tag", *place, "--spans", "Ben lives in New Rome.")
+        result = command("tag", *place, "--spans", "Ben lives in New\tRome.")
         assert result.stdout.splitlines() == ["1\tPER\t0\t3\tBen", "1\tLOC\t13\t21\tNew Rome"]
         result = command("evaluate", *place, "--pairs", test)
         assert f"span F1          {100 * report['scores']['span_f1']['value']:.2f} %" in result.stdout
