@@ -349,7 +349,7 @@ RESULTS = {
             ("_plain", 0, "about 1 (Furrer et al. 2020: a plain Transformer)"),
         )
     },
-    "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", [15])),
+    "multi30k_en_de": Result("BLEU, test_2016_flickr", "41.0 (Wu et al. 2021)", Distillation("de", [15, 18])),
     "multi30k_en_fr": Result("BLEU, test_2016_flickr", "61.8 (Wu et al. 2021)", Distillation("fr", [18])),
     "cmudict": cmudict(
         "cmudict.toml", "cmudict_r_drop.toml", "cmudict_r_drop_2.toml", "cmudict_r_drop_3.toml"

@@ -76,7 +76,7 @@ ANSWERS: dict[str, dict[str, str]] = {
 }
 # As docs/results.md has them, and a little for the last bits of other processors.
 WORD_ERROR_RATE, PHONE_ERROR_RATE = 0.2168 + 0.0005, 0.0514 + 0.0002
-BLEU = 41.69 - 0.05
+BLEU = 42.34 - 0.05
 MEAN_ERROR_RATE = 0.1149 + 0.0005
 EXACT_ACTIONS = 0.9832 - 0.001
 
