@@ -35,7 +35,7 @@ def read_pairs(
     | `PATH.tsv`, `PATH.txt` | the first two columns of a table with tabs; cells may be quoted |
     | `PATH.csv` | a table with commas, semicolons or tabs and a header row |
     | `PATH.jsonl`, `PATH.json` | objects of two texts, also `{"translation": {"de": ..., "en": ...}}` |
-    | `PATH.tmx` | the units of a translation memory |
+    | `PATH.tmx` | the units of a translation memory; its header names the source language (`srclang`) |
     | `PATH#SOURCE,TARGET` | the columns, fields or languages of these names, or column numbers from 1 |
     | `DIRECTORY` | all `.tsv` files in it, else all `.csv`, else all `.jsonl`, else all `.tmx` files |
     | `DIRECTORY#SOURCE,TARGET` | the same with these columns, fields or languages |
