@@ -492,11 +492,10 @@ class _Units:
             self._num_hidden -= 1
         elif name == "tu":
             # Put the source language first; some units list it last, or name another country (`en`, `en-US`).
-            same = {
-                each: text for each, text in self._unit.items() if _language(each) == _language(self._source)
-            }
-            exact = {each: text for each, text in same.items() if each == self._source}
-            self.done.append((self.parser.CurrentLineNumber, {**exact, **same, **self._unit}))
+            source = self._source
+            order = sorted(self._unit, key=lambda tag: (tag != source, _language(tag) != _language(source)))
+            unit = {tag: self._unit[tag] for tag in order}
+            self.done.append((self.parser.CurrentLineNumber, unit))
 
 
 def _language(tag: str) -> str:
